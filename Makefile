@@ -14,13 +14,16 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo recording test test-slow test-all extra real test-clients test-js client-programs check format bench beside campaign fuzz clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-js client-programs check check-page format bench beside campaign fuzz clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.run ## play the whole story once: an agent rewrites its own hook; no key, no network
 	@$(BIN)/python examples/demo.py
+
+demo-page: $(VENV)/.run ## the same story on the page in your browser, live, with a change to approve and to take back; no key, no network
+	@$(BIN)/python examples/demo_page.py
 
 recording: $(VENV)/.dev ## record a session anew for the README: docs/demo.cast and docs/demo.svg; no key, no network
 	@$(BIN)/python examples/record.py
@@ -56,6 +59,13 @@ test-clients: client-programs $(VENV)/.dev $(VENV)/.opencode ## test with openco
 client-programs:
 	@for one in node npm tmux; do command -v $$one >/dev/null || \
 	  { echo "make test-clients needs $$one (Debian: apt install nodejs npm tmux)" >&2; exit 1; }; done
+
+test-page: $(VENV)/.dev $(VENV)/.page ## test the page in Chromium: pip and npm fetch 130 MB, apt the browser; makes the pictures of the docs
+	@INSTAR_PAGE=$(VENV)/page $(TESTS) $(if $(AGAIN),,-n 2) tests/page
+
+check-page: $(VENV)/.page ## lint the page's scripts and check their types
+	@$(VENV)/page/node_modules/.bin/biome check --config-path tests/page src/instar/server/page
+	@$(VENV)/page/node_modules/.bin/tsc -p tests/page
 
 test-js: $(VENV)/.dev ## test JavaScript plugins with packages of the real npm registry: needs node and npm, fetches 200 MB
 	@INSTAR_NPM=1 $(BIN)/python -m pytest tests/jshost
@@ -107,12 +117,26 @@ $(VENV)/.dev: pyproject.toml
 
 # The version that the recorded data comes from, its SDK, what plugins import, and the SDK for Python: that one apart, it needs another httpx.
 $(VENV)/.opencode: Makefile | $(VENV)/.dev
-	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33 @opencode-ai/sdk@1.18.33 @opencode-ai/plugin@1.18.33
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33 @opencode-ai/sdk@1.18.33 @opencode-ai/plugin@1.18.33 @agentclientprotocol/sdk@2.4.0
 	@if command -v uv >/dev/null; then \
 	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
 	else \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
 	fi
+	@touch $@
+
+# The versions of what is vendored are those of src/instar/server/page/vendor/README.md: their types are checked against.
+$(VENV)/.page: Makefile | $(VENV)/.dev
+	@command -v npm >/dev/null || { echo "make test-page needs node and npm (Debian: apt install nodejs npm)" >&2; exit 1; }
+	@test -x /usr/bin/chromium || { test "$$(id -u)" = 0 && apt-get install -y -qq chromium >/dev/null; } || \
+	  { echo "make test-page needs /usr/bin/chromium (Debian: apt install chromium)" >&2; exit 1; }
+	@if command -v uv >/dev/null; then \
+	  VIRTUAL_ENV=$(VENV) uv pip install --quiet 'playwright>=1.49'; \
+	else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.49'; \
+	fi
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/page typescript@5.9.3 @biomejs/biome@2 axe-core@4 preact@11.2.0 \
+	  htm@3.1.1 marked@18.2.1 @speed-highlight/core@2.1.0
 	@touch $@
 
 # Apart: its plugin for pytest would be loaded by every test.

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyte
@@ -92,7 +92,7 @@ class Screen:
     """A process on a terminal of its own; with `ROWS` rows nothing scrolls away."""
 
     def __init__(
-        self, arguments: list[str], cwd: Path, environment: Mapping[str, str], columns: int, height: int
+        self, argv: list[str], cwd: Path, environment: Mapping[str, str], columns: int, height: int
     ) -> None:
         self.raw = b""
         self.code: int | None = None
@@ -103,7 +103,7 @@ class Screen:
         if self.pid == 0:
             termios.tcsetwinsize(0, (height, columns))
             os.chdir(cwd)
-            os.execve(COMMAND[0], [*COMMAND, *arguments], dict(environment))
+            os.execve(argv[0], argv, dict(environment))
 
     @property
     def rows(self) -> list[str]:
@@ -150,6 +150,18 @@ class Screen:
             self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.code
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether the program has each key at once, and the terminal shows none by itself."""
+        return not termios.tcgetattr(self._terminal)[3] & (termios.ECHO | termios.ICANON)
+
+    def hang_up(self) -> int:
+        """Close the terminal, as its window is closed, and return the exit code."""
+        os.close(self._terminal)
+        self._terminal = os.open(os.devnull, os.O_RDONLY)
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.code
+
     def close(self) -> None:
         """End the process, if it still runs."""
         if self.code is None:
@@ -182,14 +194,20 @@ def machine(tmp_path: Path, clean_environment: Mapping[str, str]) -> Machine:
 
 @pytest.fixture
 def screen(machine: Machine) -> Iterator[Callable[..., Screen]]:
-    """Start `instar` on a terminal with colours."""
+    """Start `instar`, or another program (`argv`), on a terminal with colours."""
     started: list[Screen] = []
 
-    def start(*arguments: str, columns: int = 100, height: int = ROWS, **variables: str) -> Screen:
+    def start(
+        *arguments: str,
+        columns: int = 100,
+        height: int = ROWS,
+        argv: Sequence[str] = COMMAND,
+        **variables: str,
+    ) -> Screen:
         environment = {**machine.environment, "TERM": "xterm-256color", **variables}
         if "NO_COLOR" not in variables:
             environment.pop("NO_COLOR")
-        started.append(Screen(list(arguments), machine.project, environment, columns, height))
+        started.append(Screen([*argv, *arguments], machine.project, environment, columns, height))
         return started[-1]
 
     yield start

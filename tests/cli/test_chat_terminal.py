@@ -194,7 +194,7 @@ def test_a_small_terminal_is_enough(chat):
     terminal.type("hello\r")
     shows(terminal, "You said: hello")
     terminal.type("/help\r")
-    terminal.wait_until(lambda: "leaves" in terminal.rows)
+    shows(terminal, "leaves")
     terminal.type("\x04")
     assert terminal.end() == 0
 

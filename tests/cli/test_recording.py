@@ -8,7 +8,7 @@ from examples import record
 VARIES = (
     (r"\b\d+\.\d s\b", "0.0 s"),
     (r"\b(?=[a-f]*\d)[0-9a-f]{7,12}\b", "COMMIT"),
-    (r"\b\d{4}-\d\d-\d\d \d\d:\d\d\b", "TIME"),
+    (r"\b\d\d-\d\d \d\d:\d\d\b", "TIME"),
     (r"shield \w+", "shield LEVEL"),
 )
 """What another day, another machine and another commit say otherwise."""

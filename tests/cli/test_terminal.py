@@ -242,11 +242,11 @@ def test_a_call_shows_what_it_did(machine, screen, columns):
     assert terminal.style("+    return").fg == "green"
     assert terminal.style("+ b").reverse
     assert not terminal.style("return a + b").reverse
-    command = rows.index("✓ bash seq 30; exit 3 N s")
-    assert rows[command + 1 : command + 9] == [
+    command = rows.index("✗ bash seq 30; exit 3 N s exit code 3")
+    assert terminal.style("✗ bash").fg == terminal.style("exit code 3").fg == "red"
+    assert rows[command + 1 : command + 8] == [
         "    … 24 lines before",
         *(f"    {number}" for number in range(25, 31)),
-        "    exit code 3",
     ]
     todo = next(at for at, row in enumerate(rows) if row.startswith("✓ todowrite"))
     assert rows[todo + 1 : todo + 4] == ["    ✓ one", "    ▸ two", "    · three"]
@@ -360,6 +360,9 @@ def test_plain_lines_hold_no_control_sequence(machine, screen, arguments, variab
     assert b"\x1b" not in terminal.raw
     assert "    +    return a + b" in terminal.rows
     assert "ok" in terminal.rows
+    todo = next(at for at, row in enumerate(terminal.rows) if row.startswith("+ todowrite"))
+    assert terminal.rows[todo + 1 : todo + 3] == ["    completed: one", "    in progress: two"]
+    assert terminal.rows[-1].startswith("instar: go on: instar run -s ses_")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import sys
 from collections import Counter
 from contextlib import closing
 
@@ -139,11 +140,15 @@ def test_the_limits_tell_what_is_set_used_and_left(person):
         assert "ses_none" in http.get("/instar/limits", 404, session="ses_none")
 
 
+@pytest.mark.slow
 def test_what_fills_a_window_is_told_part_by_part_in_the_provider_s_count(person):
     folder, environment = person
     (folder / "AGENTS.md").write_text("Be brief. " * 100)
     (folder / ".instar/plugins").mkdir(parents=True)
     (folder / ".instar/plugins/own.py").write_text(PLUGIN)
+    (folder / "toy.py").write_text(MCP)
+    toy = {"type": "local", "command": [sys.executable, str(folder / "toy.py")]}
+    (folder / "opencode.json").write_text(json.dumps({"mcp": {"toy": toy}}))
     with asking(folder, environment) as http:
         session = http.post("/session", {"title": "t"})["id"]
         before = http.get(f"/instar/session/{session}/context")
@@ -159,26 +164,49 @@ def test_what_fills_a_window_is_told_part_by_part_in_the_provider_s_count(person
         parts = {(one["kind"], one["name"]): one for one in told["parts"]}
         assert parts["system", str(folder / "AGENTS.md")]["characters"] > 1000
         assert parts["system", "plugin own"]["characters"] == len("Mind the gap. " * 50)
+        assert parts["messages", "plugin own"]["characters"] == len("Be quick. " * 30)
         assert parts["system", "agent build"]["characters"] > 500
+        assert parts["tools", "mcp toy"]["count"] == 2
         assert (parts["tools", "plugin own"]["count"], parts["tools", "built-in"]["count"] > 5) == (1, True)
         assert parts["messages", "calls of bash"]["count"] == 2
         assert {"prompts", "answers", "calls of read"} <= {name for kind, name in parts if kind == "messages"}
         assert http.get("/instar/session/ses_none/context", 404)
 
 
+MCP = """\
+import json, sys
+
+tools = [{"name": name, "description": "Plays.", "inputSchema": {"type": "object"}} for name in ("hop", "spin")]
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        version = request.get("params", {}).get("protocolVersion")
+        began = {"protocolVersion": version, "serverInfo": {"name": "toy", "version": "1"}}
+        began["capabilities"] = {"tools": {}}
+        result = began if request["method"] == "initialize" else {"tools": tools}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
 PLUGIN = """\
-from instar.plugin import Tool
+from instar.plugin import Tool, wire
 
 
 async def server(input, options):
     async def add(given, output):
         output.system.append("Mind the gap. " * 50)
 
+    async def remind(given, output):
+        parts = output.messages[0].parts
+        parts.append(wire.replace(parts[0], id="prt_own", text="Be quick. " * 30))
+
     async def run(args, context):
         return "done"
 
     tool = Tool("A tool of its own.", {"type": "object", "properties": {}}, run)
-    return {"experimental.chat.system.transform": add, "tool": {"own_tool": tool}}
+    return {
+        "experimental.chat.system.transform": add,
+        "experimental.chat.messages.transform": remind,
+        "tool": {"own_tool": tool},
+    }
 """
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from instar.event import PermissionAsked, QuestionAsked, SessionStatus
 from instar.message import Assistant, KnownPart, ModelRef, Rule, Session, User
 from instar.wire import Plain, Wire, ids
 
@@ -78,7 +79,7 @@ class MessageWithParts(Wire):
 
 
 class SessionQuery(Wire):
-    """Narrows a list: `roots` without sub-agents' sessions, `start` (ms) changed since, `search` in titles.
+    """Narrows a list: `roots` without sub-agents' sessions, `start` (ms) changed since, `search` in titles and texts.
 
     `path` is a folder below the worktree, "" the worktree itself: sessions that work there or deeper. Without it
     `directory` names their folder, unless `scope` is ``project``.
@@ -150,10 +151,11 @@ class DiffQuery(Wire):
 
 
 class RevertBody(Wire):
-    """To before which message, or part of it, a session and its files are taken back."""
+    """To before which message, or part of it, a session and (unless `files` is false) its files are taken back."""
 
     message_id: ids.MessageID
     part_id: ids.PartID | None = None
+    files: bool = True
 
 
 class ForkBody(Wire):
@@ -199,6 +201,14 @@ class ResponseBody(Wire):
     """An answer to a permission in opencode's older form."""
 
     response: PermissionReply
+
+
+class Waiting(Wire):
+    """What waits for a person and what works, in all directories that are open."""
+
+    permissions: list[PermissionAsked]
+    questions: list[QuestionAsked]
+    status: dict[str, SessionStatus]
 
 
 class AnswersBody(Wire):

@@ -149,6 +149,12 @@ class LimitsReport(msgspec.Struct, frozen=True, kw_only=True):
     limits: list[LimitUsage]
 
 
+class ContextQuery(Wire):
+    """The model of the next prompt, provider/model; without one that of the last, or of the settings."""
+
+    model: str = ""
+
+
 class ContextPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of what a session's next request sends: of its system prompt, its tools or its messages.
 

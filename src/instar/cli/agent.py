@@ -70,7 +70,13 @@ async def show(context: Context, name: str, folder: str | None, as_json: bool) -
 
 @command.command()
 @click.argument("description", nargs=-1, required=True)
-@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that writes it.")
+@click.option(
+    "-m",
+    "--model",
+    metavar="PROVIDER/MODEL",
+    shell_complete=complete.models,
+    help="The model that writes it.",
+)
 @click.option("--name", metavar="NAME", help="The agent's name; else the model finds one.")
 @click.option("--mode", type=click.Choice(["all", "primary", "subagent"]), default="all", show_default=True)
 @click.option("--home", is_flag=True, help="Put it into the home configuration, not into this project.")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from instar.cli import complete
 from instar.cli.door import Context, Failure, door
 from instar.cli.text import echo, one_line
 from instar.git import GitError
@@ -43,7 +44,7 @@ def list_(context: Context, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete.put_aside)
 @door
 async def restore(context: Context, name: str) -> None:
     """Put back what was put aside as NAME, as `list` prints it, and agree to it.

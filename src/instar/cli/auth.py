@@ -93,7 +93,7 @@ def list_(context: Context, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("provider", shell_complete=complete.providers)
+@click.argument("provider", shell_complete=complete.kept)
 @door
 def logout(context: Context, provider: str) -> None:
     """Forget PROVIDER's key."""

@@ -25,4 +25,7 @@ def command(ctx: click.Context, shell: str | None) -> None:
         raise click.UsageError(f"name a shell: {', '.join(SHELLS)}", ctx)
     kind = get_completion_class(name)
     assert kind is not None
+    if name == "bash":
+        # Else a name such as llama3:8b is three words.
+        click.echo("COMP_WORDBREAKS=${COMP_WORDBREAKS//:}")
     click.echo(kind(ctx.find_root().command, {}, "instar", "_INSTAR_COMPLETE").source())

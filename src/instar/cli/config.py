@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from instar.cli.check import SettingPath, check
+from instar.cli.complete import Named, words_of
 from instar.cli.door import Context, Failure, door, folder_option
 from instar.cli.text import counted, echo, harmless, note, one_line, print_json
 from instar.definitions.markdown import complete
@@ -44,13 +45,21 @@ class _Value(msgspec.Struct, frozen=True):
     origin: str
 
 
+async def _set(ctx: click.Context) -> Named:
+    """The keys that are set, a block's own before those in it."""
+    _, read = await ctx.obj.settings(ctx.obj.folder(ctx.params.get("folder")))
+    found = list(_values(read, ctx.obj.environment))
+    keys = dict.fromkeys([*(str(one.path[0]) for one in found), *(dotted(one.path) for one in found)])
+    return [(key, KEYS.get(key, "")) for key in keys]
+
+
 @click.group()
 def command() -> None:
     """Show or check the settings of a folder, or print their schema for editors."""
 
 
 @command.command(short_help="Print the settings, each with where it was written.")
-@click.argument("key", required=False)
+@click.argument("key", required=False, shell_complete=words_of(_set))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object: config, origins, left_out.")
 @_folder
 @door

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from instar.cli import collector, loop, streams
+from instar.cli import collector, complete, loop, streams
 from instar.cli.text import harmless, note
 
 if TYPE_CHECKING:
@@ -140,6 +140,11 @@ class Context:
 
         return opened_runtime(Options(self.folder(folder), self.environment))
 
+    @property
+    def complete(self) -> Any:
+        """What a shell completes, `instar.cli.complete`: for the commands of plugins."""
+        return complete
+
     def folder(self, given: str | None) -> Path:
         """Return the folder that ``--dir`` names, else the working directory. Raises `click.UsageError`."""
         path = self.path(given) if given else self.directory
@@ -154,7 +159,7 @@ class Context:
 
 def folder_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command ``--dir PATH``, as its parameter `folder`."""
-    return click.option("--dir", "folder", metavar="PATH", help=help)
+    return click.option("--dir", "folder", metavar="PATH", shell_complete=complete.folders, help=help)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

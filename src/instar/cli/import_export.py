@@ -27,7 +27,13 @@ _folder = folder_option("In this folder's project.")
 
 @click.command("export")
 @click.argument("session", required=False, shell_complete=complete.sessions)
-@click.option("-o", "--output", metavar="FILE", help="Write this new file instead of stdout.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    shell_complete=complete.files,
+    help="Write this new file instead of stdout.",
+)
 @click.option(
     "--format", type=click.Choice(["json", "markdown"]), default="json", help="Markdown is for reading."
 )
@@ -66,14 +72,23 @@ async def export(
 
 
 @click.command("import")
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=complete.files)
 @click.option("--replace", is_flag=True, help="Replace the session that has the same id.")
 @click.option("--copy", is_flag=True, help="Add it under new ids.")
-@click.option("--opencode-db", "database", metavar="FILE", help="Read opencode's database instead of a FILE.")
+@click.option(
+    "--opencode-db",
+    "database",
+    metavar="FILE",
+    shell_complete=complete.files,
+    help="Read opencode's database instead of a FILE.",
+)
 @click.option("-s", "--session", metavar="ID", help="Import this session of the database, with its children.")
 @click.option("--all", "everything", is_flag=True, help="Import every session of the database.")
 @click.option(
-    "--project", metavar="PATH", help="Import every session of the database that belongs to this folder."
+    "--project",
+    metavar="PATH",
+    shell_complete=complete.folders,
+    help="Import every session of the database that belongs to this folder.",
 )
 @_folder
 @door

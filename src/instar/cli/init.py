@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from instar.cli import complete
 from instar.cli.door import Context, door
 from instar.cli.text import echo
 
@@ -29,7 +30,7 @@ _EVOLVE: Final = """\
 
 
 @click.command()
-@click.argument("folder", default=".")
+@click.argument("folder", default=".", shell_complete=complete.folders)
 @door
 def command(context: Context, folder: str) -> None:
     """Make FOLDER with an instar.json and an evolve workspace, and trust both.

@@ -1,6 +1,5 @@
 """Markdown that streams: what of it is whole is rendered and printed, and never printed again."""
 
-import os
 from typing import Final, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -12,8 +11,6 @@ _PARSER: Final = MarkdownIt().enable("table").disable("inline")
 """Finds blocks; what stands in them is parsed once, when they are rendered."""
 _GROWTH: Final = 1.05
 """How much a block that is not whole must grow until it is looked at again: else a long one costs its square."""
-_LIGHT: Final = ("7", "15")
-"""Backgrounds of a light terminal in the last field of ``COLORFGBG``, which rxvt and others set."""
 
 
 class Block(NamedTuple):
@@ -69,9 +66,8 @@ def _begins(kind: str, level: int) -> bool:
     return level == 0 or (level == 1 and kind == "list_item_open")
 
 
-def rendered(block: Block) -> Markdown:
+def rendered(block: Block, *, light: bool) -> Markdown:
     """Return what rich prints for a block. Links show their address: a model's must not hide where it leads."""
-    light = os.environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT
     return _Markdown(block.text, code_theme="ansi_light" if light else "ansi_dark", hyperlinks=False)
 
 

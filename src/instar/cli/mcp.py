@@ -1,10 +1,14 @@
 """``instar mcp``: the MCP servers of a folder's settings, and what of theirs the model may use."""
 
+import sys
+
 import click
 
+from instar.approval import permissions
 from instar.cli import complete, person
 from instar.cli.door import Context, Failure, door, folder_option, json_option
-from instar.cli.text import echo, harmless, print_list, short
+from instar.cli.person import Interrupts
+from instar.cli.text import echo, harmless, installing, print_list, short
 from instar.mcp import LinkError, Servers, Status
 from instar.runtime import Runtime
 
@@ -47,6 +51,36 @@ async def approve(context: Context, server: str, folder: str | None, yes: bool) 
         if found.state != "connected":
             raise Failure(f"the MCP server {server!r} is not connected: {found.error or found.state}")
         await _approve(runtime.mcp, server, yes)
+
+
+@command.command()
+@click.option(
+    "--answers", is_flag=True, help="Let the other agent answer what the model asks to do, once each."
+)
+@click.option(
+    "--attach", "url", metavar="URL", help="Serve the sessions of the server there (http://… or unix:PATH)."
+)
+@_folder
+@door
+async def serve(context: Context, folder: str | None, url: str | None, answers: bool) -> None:
+    """Offer sessions as tools to another agent: an MCP server on stdin and stdout (docs/mcp.md)."""
+    # Start-up time: other commands need neither a server nor the SDK.
+    from instar.cli.stdio import Lines, clients
+
+    if sys.stdin.isatty():
+        raise Failure("another agent starts instar mcp serve and talks with it (docs/mcp.md)")
+    try:
+        from instar.cli.mcp_server import serve as served
+    except ModuleNotFoundError as error:
+        raise Failure(f"instar mcp serve needs the package {error.name}: {installing('mcp')}") from None
+    # Without --answers nobody is there: what is asked is refused, and nothing waits.
+    asked = (permissions.relayed, None) if answers else (None, None)
+    where = folder if url is not None else str(context.folder(folder))
+    lines = Lines()
+    with Interrupts():
+        async with clients(context, url, asked) as client_of, client_of(where) as client:
+            await served(client, lines, answers=answers)
+    await lines.close()
 
 
 async def _approve(servers: Servers, server: str, yes: bool) -> None:

@@ -40,10 +40,14 @@ def tool_line(part: ToolPart) -> ToolLine:
     title = getattr(state, "title", None)
     if not title and not isinstance(state, ToolPending):
         title = next((value for value in state.input.values() if isinstance(value, str)), "")
+    if part.tool == "glob" and not isinstance(state, ToolPending):
+        title = f"{state.input.get('pattern', '')} in {title}".removesuffix(" in .")
     name, title = short(part.tool), short(title or "")
     match state:
         case ToolCompleted(time=span, metadata=metadata):
-            problem = "aborted" if metadata.get("interrupted") else None
+            code = metadata.get("exit")
+            problem = f"exit code {code}" if code else None
+            problem = "aborted" if metadata.get("interrupted") else problem
             return ToolLine(name, title, (span.end - span.start) / 1000, problem)
         case ToolError(time=span, error=error):
             return ToolLine(name, title, (span.end - span.start) / 1000, short(error))
@@ -141,10 +145,19 @@ class PlainView(TurnView):
             # Start-up time: rich costs 50 ms.
             from instar.cli.render import details, summary_of
 
-            for line in details(part):
+            for line in details(part, in_words=True):
                 echo(f"    {line.plain}", err=True)
             if summary := summary_of(part):
                 self.evolved(summary)
+
+    def child(self, part: ToolPart, depth: int) -> None:
+        """Show a finished call of a sub-agent."""
+        echo("sub-agent: " * depth, nl=False, err=True)
+        super().part(part)
+
+    def close(self, session_id: str) -> None:
+        """Say how to go on with the session."""
+        self.note(f"go on: instar run -s {session_id}")
 
 
 class JsonView(TurnView):

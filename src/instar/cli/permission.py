@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import click
 
+from instar.cli import complete
 from instar.cli.door import Context, Failure, door, folder_option, json_option
 from instar.cli.text import echo, print_list, short
 from instar.message import Rule
@@ -30,8 +31,8 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("permission", required=False)
-@click.argument("pattern", required=False)
+@click.argument("permission", required=False, shell_complete=complete.allowed)
+@click.argument("pattern", required=False, shell_complete=complete.allowed)
 @_folder
 @click.option("--all", "everything", is_flag=True, help="Take back all of them.")
 @door

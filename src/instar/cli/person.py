@@ -246,6 +246,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.count = 0
+        self.code = 0
+        """The exit code that the first signal asks for."""
         self.abort: Callable[[], Awaitable[bool]] | None = None
         self.end_children: Callable[[], Awaitable[Any]] | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -258,15 +260,16 @@ class Interrupts:
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             self._signals.append(signal.SIGHUP)
         for number in self._signals:
-            self._loop.add_signal_handler(number, self._interrupt)
+            self._loop.add_signal_handler(number, self._interrupt, number)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number in self._signals:
             self._loop.remove_signal_handler(number)
 
-    def _interrupt(self) -> None:
+    def _interrupt(self, number: int) -> None:
         self.count += 1
+        self.code = self.code or 128 + number
         streams.hurry()
         if self.count == 1:
             self._start(self._end())

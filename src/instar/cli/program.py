@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,10 +15,14 @@ from instar.cli.text import note
 from instar.settings.builtin_plugins import commands as plugin_commands
 from instar.settings.builtin_plugins import commands_under
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "run": ("instar.cli.run:command", "Give the agent a message and print its answer."),
         "chat": ("instar.cli.chat.command:command", "Talk with the agent at a terminal."),
+        "acp": ("instar.cli.acp.command:command", "Let an editor talk with the agent."),
         "session": ("instar.cli.session:command", "List, show, revert, fork, compact or delete sessions."),
         "export": ("instar.cli.import_export:export", "Print a session as a file that opencode reads."),
         "import": (
@@ -35,6 +39,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "workspace": ("instar.cli.workspace:command", "List, make or remove worktrees for sessions."),
         "serve": ("instar.cli.serve:command", "Serve opencode's HTTP interface."),
+        "open": ("instar.cli.open:command", "Open the page of a running server in a browser, or start one."),
         "stop": ("instar.cli.stop:command", "End every turn that runs in a folder's project, or everywhere."),
         "stats": ("instar.cli.stats:command", "Show what model calls used and cost."),
         "opencode": ("instar.cli.opencode:command", "Install instar's plugins in opencode."),
@@ -78,6 +83,14 @@ class Program(click.Group):
         """Write the list of commands without importing one."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in table().items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Return the commands that begin as a word does, without importing one."""
+        from click.shell_completion import CompletionItem
+
+        known = table().items()
+        found = [CompletionItem(name, help=line) for name, (_, line) in known if name.startswith(incomplete)]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -124,7 +137,7 @@ def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = s
         case [] if sys.stdin.isatty() and sys.stdout.isatty():
             arguments = ["chat"]
     try:
-        code = program.main(arguments, prog_name="instar", standalone_mode=False)
+        code = program.main(arguments, prog_name="instar", standalone_mode=False, **_given())
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         code = error.exit_code
@@ -146,6 +159,15 @@ def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = s
     finally:
         streams.restore()
     exit_with(int(code or 0))
+
+
+def _given() -> dict[str, Any]:
+    """What completion needs, for which no command is entered."""
+    if "_INSTAR_COMPLETE" not in os.environ:
+        return {}
+    from instar.cli.door import Context
+
+    return {"obj": Context(dict(os.environ))}
 
 
 def _open_standard_streams() -> None:

@@ -27,17 +27,17 @@ _TODO_MARKS: Final = {
 }
 
 
-def details(part: ToolPart) -> list[Text]:
-    """Return the lines below a finished call's own line; none where it says all."""
+def details(part: ToolPart, *, in_words: bool = False) -> list[Text]:
+    """Return the lines below a finished call's own line; none where it says all. `in_words`: without marks."""
     if not isinstance(part.state, ToolCompleted):
         return []
     match part.state.metadata:
         case {"diff": str(diff)} if diff.strip():
             return _folded(diff_lines(diff))
         case {"todos": [*todos]}:
-            return [_todo(todo) for todo in todos if isinstance(todo, dict)]
-        case {"exit": code, "output": str(output)}:
-            return _command(output, code)
+            return [_todo(todo, in_words=in_words) for todo in todos if isinstance(todo, dict)]
+        case {"exit": _, "output": str(output)}:
+            return _command(output)
         case {"matches": int(number)}:
             return _hits(part.state.output, counted(number, "match", "matches"))
         case {"count": int(number)}:
@@ -103,17 +103,20 @@ def _folded(lines: Iterable[Text]) -> list[Text]:
     return [*found[:_DIFF_LINES], Text(f"… {counted(len(found) - _DIFF_LINES, 'more line')}", "dim")]
 
 
-def _todo(todo: dict[str, Any]) -> Text:
-    mark, style = _TODO_MARKS.get(str(todo.get("status")), ("·", ""))
+def _todo(todo: dict[str, Any], *, in_words: bool) -> Text:
+    status = str(todo.get("status"))
+    mark, style = _TODO_MARKS.get(status, ("·", ""))
+    if in_words:
+        mark = f"{status.replace('_', ' ')}:"
     return Text(f"{mark} {harmless(str(todo.get('content', '')))}", style)
 
 
-def _command(output: str, code: object) -> list[Text]:
+def _command(output: str) -> list[Text]:
     lines = harmless(output).rstrip().splitlines()
     shown = [Text(line, "dim") for line in lines[-_OUTPUT_LINES:]]
     if len(lines) > len(shown):
         shown.insert(0, Text(f"… {counted(len(lines) - len(shown), 'line')} before", "dim"))
-    return shown if code in (0, None) else [*shown, Text(f"exit code {code}", "red")]
+    return shown
 
 
 def _hits(output: str, said: str) -> list[Text]:

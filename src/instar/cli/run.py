@@ -18,7 +18,7 @@ import msgspec
 
 from instar.approval.permissions import always_once
 from instar.cli import complete, person
-from instar.cli.door import Context, Failure, door, in_utf8, opened_runtime
+from instar.cli.door import Context, Failure, door, folder_option, in_utf8, opened_runtime
 from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.output import TurnView
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
@@ -27,6 +27,7 @@ from instar.definitions.command import UnknownCommand, mentioned_parts
 from instar.event.bus import Subscription
 from instar.message import ModelRef, Session, User, WithParts
 from instar.plugin import CommandBody, PromptBody, SessionBody
+from instar.provider.resolve import NoModel
 from instar.runtime import Options, Runtime
 from instar.turn.command import found as found_command
 from instar.turn.command import skill_commands
@@ -67,7 +68,13 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @session_options
 @click.option("--title", metavar="TEXT", help="The session's title.")
 @click.option(
-    "-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable."
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=complete.files,
+    help="Attach a file or folder; repeatable.",
 )
 @click.option(
     "--command",
@@ -75,10 +82,20 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     shell_complete=complete.commands,
     help="Run this command; the message is its arguments.",
 )
-@click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
+@folder_option("Run in this folder.")
 @click.option("--attach", "url", metavar="URL", help="Run it in the server there (http://… or unix:PATH).")
-@click.option("--worktree", metavar="NAME", help="Work in this git worktree; made when there is none.")
-@click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
+@click.option(
+    "--worktree",
+    metavar="NAME",
+    shell_complete=complete.workspaces,
+    help="Work in this git worktree; made when there is none.",
+)
+@click.option(
+    "--workspace",
+    metavar="PATH",
+    shell_complete=complete.folders,
+    help="The evolve workspace; switches evolve on.",
+)
 @click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
 @click.option(
     "--profile", metavar="NAME", help="Start with the profile that the agent saved under this name."
@@ -90,7 +107,10 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="json: one event a line, in the form of opencode run.",
 )
 @click.option(
-    "--variant", metavar="NAME", help="A variant of the model, as high: the model's block names them."
+    "--variant",
+    metavar="NAME",
+    shell_complete=complete.variants,
+    help="A variant of the model, as high: the model's block names them.",
 )
 @click.option("--fork", is_flag=True, help="Go on with a copy of the session (with --session or --continue).")
 @click.option("--thinking", is_flag=True, help="Show the model's reasoning whole.")
@@ -272,10 +292,26 @@ async def _session(runtime: Runtime, request: RunRequest) -> Session:
         if agent.model is not None:
             models.find(f"{agent.model.provider_id}/{agent.model.model_id}")
         else:
-            models.default()
+            await _demand_model(runtime)
     return await runtime.session.create(
         SessionBody(title=request.title, agent=request.agent, workspace_id=request.workspace_id)
     )
+
+
+async def _demand_model(runtime: Runtime) -> None:
+    """Raise `Failure` where no model can be chosen, after how to choose one for the first time."""
+    try:
+        runtime.instance.models.default()
+    except NoModel as error:
+        if runtime.instance.config.foreign:
+            raise
+        # Start-up time: most runs have a model.
+        from instar.cli.no_model import explained
+
+        lines = await explained(runtime.instance.environment, "instar run -m {} …")
+        for line in lines[:-1]:
+            note(line)
+        raise Failure(lines[-1]) from error
 
 
 async def _earlier(runtime: Runtime, request: RunRequest) -> Session | None:

@@ -1,18 +1,26 @@
 """``instar serve``: opencode's HTTP interface, until a signal ends it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
 
 import click
 
-from instar.cli import collector, streams
+from instar.cli import collector, complete, streams
 from instar.cli.door import Context, Failure, door, folder_option, in_process
 from instar.cli.text import echo, note
 from instar.process import mark_own
 from instar.server.access import origins
+from instar.server.browser import RunningServer, recorded
 from instar.server.instances import Instances
 from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
 from instar.server.own_server import OwnServer
 from instar.server.password import Password, find_password
+
+GRACE: Final = 5.0
+PORT: Final = 4096
 
 
 @click.command()
@@ -26,14 +34,19 @@ from instar.server.password import Password, find_password
 @click.option(
     "--port",
     metavar="N",
-    default=4096,
+    default=PORT,
     show_default=True,
     type=click.IntRange(0, 65535),
     help="Listen on this port; 0 takes any free one.",
 )
 @click.option("--socket", metavar="PATH", help="Listen at a Unix socket, mode 0600, instead.")
 @folder_option("The folder for requests that name none.")
-@click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
+@click.option(
+    "--workspace",
+    metavar="PATH",
+    shell_complete=complete.folders,
+    help="The evolve workspace; switches evolve on.",
+)
 @click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
 @click.option(
     "--no-auth",
@@ -45,7 +58,7 @@ from instar.server.password import Password, find_password
 )
 @click.option(
     "--grace",
-    default=5.0,
+    default=GRACE,
     show_default=True,
     type=click.FloatRange(0, 3600),
     help="Seconds that turns have to end when the server is told to.",
@@ -79,28 +92,63 @@ async def command(
             " leave it out, or say it twice if that is meant"
         )
     password = None if no_auth else find_password(context.environment, context.paths.password_file)
-    user = context.environment.get("OPENCODE_SERVER_USERNAME") or "opencode"
     try:
-        exposure = Exposure(None if password is None else password.value, origins(cors), grace, user)
+        allowed = origins(cors)
     except ValueError as error:
         raise click.UsageError(f"--cors: {error}") from error
     asked = {"workspace": str(context.path(workspace)) if workspace else None, "safe": safe}
-    flags = {name: value for name, value in asked.items() if value}
-    instances = Instances(context.folder(folder), context.environment, flags, in_process, OwnServer)
+    await serve_at(
+        context,
+        address,
+        password,
+        allowed=allowed,
+        grace=grace,
+        folder=context.folder(folder),
+        flags={name: value for name, value in asked.items() if value},
+    )
 
+
+async def serve_at(
+    context: Context,
+    address: Address,
+    password: Password | None,
+    *,
+    folder: Path,
+    flags: Mapping[str, Any] = MappingProxyType({}),
+    allowed: frozenset[str] = frozenset(),
+    grace: float = GRACE,
+    then: Callable[[str], object] = lambda url: None,
+) -> None:
+    """Serve until a signal; `then` is called with the URL once the server listens. Raises `Failure`."""
+    is_exposed = address.path is None and not is_loopback(address.hostname)
+    instances = Instances(folder, context.environment, dict(flags), in_process, OwnServer)
+    exposure = Exposure(
+        None if password is None else password.value,
+        allowed,
+        grace,
+        context.environment.get("OPENCODE_SERVER_USERNAME") or "opencode",
+        "" if password is None else password.origin.replace(f"{context.paths.home}/", "~/"),
+        context.paths.page_tickets,
+    )
     mark_own()
+    with ExitStack() as stack:
 
-    def announce(url: str) -> None:
-        collector.started()
-        for line in _notices(password, is_exposed=is_exposed):
-            note(line)
-        # The SDK of opencode starts a server and waits for this very line.
-        echo(f"opencode server listening on {url}")
+        def announce(url: str) -> None:
+            collector.started()
+            for line in _notices(password, is_exposed=is_exposed):
+                note(line)
+            if address.path is None:
+                stack.enter_context(
+                    recorded(context.paths.servers, RunningServer(url=url, directory=str(folder)))
+                )
+            # The SDK of opencode starts a server and waits for this very line.
+            echo(f"opencode server listening on {url}")
+            then(url)
 
-    try:
-        await serve(instances, address, exposure, announce)
-    except BindError as error:
-        raise Failure(str(error)) from error
+        try:
+            await serve(instances, address, exposure, announce)
+        except BindError as error:
+            raise Failure(str(error)) from error
     streams.hurry()
 
 

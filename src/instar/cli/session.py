@@ -256,7 +256,13 @@ async def archive(runtime: Runtime, session: Session, undo: bool) -> None:
 
 @command.command()
 @click.argument("id", shell_complete=complete.sessions)
-@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that summarises.")
+@click.option(
+    "-m",
+    "--model",
+    metavar="PROVIDER/MODEL",
+    shell_complete=complete.models,
+    help="The model that summarises.",
+)
 @_folder
 @_on_session
 async def compact(runtime: Runtime, session: Session, model: str | None) -> None:

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from instar.api.stats import SpentLine, SpentSum, Stats
+from instar.cli import complete
 from instar.cli.door import Context, Failure, door, json_option
 from instar.cli.text import counted, echo, money, print_json, short
 from instar.limits.statistics import OVERVIEW, gather, in_project, period, session
@@ -24,9 +25,14 @@ _FEW: Final = 10
 @click.option("--days", type=click.IntRange(0), metavar="N", help="The last N days; 0 is today.")
 @click.option("--since", metavar="DATE", help="From this day or time on (2026-01-31, 2026-01-31T12:00).")
 @click.option("--until", metavar="DATE", help="To the end of this day, or to this time.")
-@click.option("--session", metavar="ID", help="One session and its sub-agents.")
 @click.option(
-    "--project", metavar="FOLDER", help='One project: a folder of it or its id; "" is the one here.'
+    "--session", metavar="ID", shell_complete=complete.sessions, help="One session and its sub-agents."
+)
+@click.option(
+    "--project",
+    metavar="FOLDER",
+    shell_complete=complete.folders,
+    help='One project: a folder of it or its id; "" is the one here.',
 )
 @click.option(
     "--models",

@@ -31,6 +31,11 @@ class Printer:
         self._changed = threading.Condition()
         threading.Thread(target=self._run, name="instar-output", daemon=True).start()
 
+    @property
+    def waiting(self) -> int:
+        """How many bytes are yet to be written."""
+        return len(self._waiting)
+
     def check(self) -> None:
         """Raise what writing met: `BrokenPipeError` when nobody can read any more."""
         if self._failure is not None:
@@ -140,6 +145,16 @@ def hurry() -> None:
     """A signal ends the program: the end does not wait for who reads."""
     for _, printer in _replaced.values():
         printer.patience = PATIENCE
+
+
+def drop() -> None:
+    """The terminal is gone: what is printed from now on is nobody's."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for name, (_, printer) in _replaced.items():
+        os.dup2(nowhere, printer.descriptor)
+        setattr(sys, name, os.fdopen(os.dup(nowhere), "w"))
+    _replaced.clear()
+    os.close(nowhere)
 
 
 def finish() -> None:

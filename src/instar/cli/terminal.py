@@ -39,6 +39,8 @@ _THEME: Final = Theme({"markdown.code": "cyan", "markdown.h1": "bold underline",
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TAIL: Final = 6
 """Rows of a text that grows, and of a command's output."""
+_LIGHT: Final = ("7", "15")
+"""Backgrounds of a light terminal in the last field of ``COLORFGBG``, which rxvt and others set."""
 _CALLS: Final = 4
 """Calls that run together and have a row each."""
 
@@ -168,6 +170,10 @@ class TerminalView(TurnView):
         else:
             self.tick()
 
+    def _is_light(self) -> bool:
+        """Whether the terminal says that its background is light."""
+        return os.environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT
+
     def _blocks(self, part_id: str) -> "Blocks":
         # Start-up time: 60 ms, and only a text needs them.
         from instar.cli.markdown import Blocks
@@ -182,7 +188,7 @@ class TerminalView(TurnView):
             if not (block.is_item and self._last_is_item):
                 found.append("")
             self._last_is_item = block.is_item
-            found.append(rendered(block))
+            found.append(rendered(block, light=self._is_light()))
         if found:
             self._print(*found)
 
@@ -212,7 +218,9 @@ class TerminalView(TurnView):
         if self._thinking:
             self._print("", Text(text.strip(), style="dim italic"))
         else:
-            self._print(Text(f"thought {seconds:.1f} s: {short(text, 72)}", style="dim italic"))
+            head = f"thought {seconds:.1f} s: "
+            room = max(20, min(72, self._console.width - len(head)))
+            self._print(Text(head + short(text, room), style="dim italic"))
 
     def _tool(self, part: ToolPart) -> None:
         if isinstance(part.state, ToolRunning):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from instar.cli import person
+from instar.cli import complete, person
 from instar.cli.door import Context, Failure, door
 from instar.cli.text import counted, echo, harmless, note, one_line, print_json
 from instar.settings import own_edits
@@ -35,7 +35,7 @@ _DEFINED: Final = ("agent", "command", "skill")
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[diff] [FOLDER]")
+@click.argument("words", nargs=-1, metavar="[diff] [FOLDER]", shell_complete=complete.folders)
 @click.option("--list", "listing", is_flag=True, help="Print the trusted folders.")
 @click.option("--remove", is_flag=True, help="Do not trust FOLDER any more.")
 @click.option(

@@ -2,6 +2,7 @@
 
 import click
 
+from instar.cli import complete
 from instar.cli.door import Context, door, folder_option, json_option
 from instar.cli.text import echo, note, one_line, print_list, short
 from instar.plugin import NotFound, WorkspaceInfo
@@ -34,7 +35,13 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
     "--type", "kind", default="worktree", show_default=True, help="worktree, or a type that a plugin offers."
 )
 @click.option("--branch", help="The branch to make (of a worktree: instar/NAME).")
-@click.option("--from", "from_", metavar="NAME", help="Begin from this workspace.")
+@click.option(
+    "--from",
+    "from_",
+    metavar="NAME",
+    shell_complete=complete.workspaces,
+    help="Begin from this workspace.",
+)
 @_folder
 @door
 async def create(
@@ -51,7 +58,7 @@ async def create(
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete.workspaces)
 @click.option("--force", is_flag=True, help="Also if it holds changes or commits that are nowhere else.")
 @_folder
 @door

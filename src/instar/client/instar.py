@@ -5,6 +5,7 @@ from typing import Any
 
 from instar.api.config import TrustBody, TrustState
 from instar.api.operation import flagship_operations
+from instar.api.session import Waiting
 from instar.api.stats import (
     ContextReport,
     DoctorReport,
@@ -88,12 +89,16 @@ class InstarCalls(Calls[C]):
     ) -> Stats:
         """Tell what model calls used and cost, as ``instar stats``: all projects', or those that the query chooses."""
 
+    @endpoint("GET", "/instar/waiting")
+    def waiting(self) -> Waiting:
+        """Tell what waits for a person and which sessions work, in all directories that are open."""
+
     @endpoint("GET", "/instar/limits")
     def limits(self, *, session: str | None = None) -> LimitsReport:
         """Tell which limits are set, what was used of them, and what is left."""
 
     @endpoint("GET", "/instar/session/{sessionID}/context")
-    def context(self, session_id: str) -> ContextReport:
+    def context(self, session_id: str, *, model: str = "") -> ContextReport:
         """Tell what fills the window of a session's model: system prompt, tools and messages, each with its parts."""
 
     @endpoint("GET", "/instar/doctor")

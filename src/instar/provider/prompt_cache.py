@@ -104,8 +104,8 @@ class Note(msgspec.Struct, frozen=True):
 class Prefix(msgspec.Struct, frozen=True):
     """The last request of a session in memory.
 
-    `stages`: what each hook on the messages left, message by message; `characters`: how long the system prompt was
-    after the core ("") and after each plugin.
+    `stages`: what each hook on the messages left, message by message; `characters` and `texts`: how long the
+    system prompt, and the texts of the messages, were after the core ("") and after each plugin.
     """
 
     head: Head
@@ -113,6 +113,7 @@ class Prefix(msgspec.Struct, frozen=True):
     pieces: list[PromptPiece]
     stages: list[tuple[str, list[int]]]
     characters: list[tuple[str, int]] = []
+    texts: list[tuple[str, int]] = []
 
     def note(self) -> Note:
         """Return what is kept durably."""

@@ -63,12 +63,16 @@ class _Counts:
         return sorted(found, key=lambda one: (kinds.index(one.kind), -one.characters))
 
 
-async def context_report(instance: Instance, session_id: str) -> ContextReport:
-    """Tell what a session's next request sends. Raises `Invalid` where no model would answer, and `NotFound`."""
+async def context_report(instance: Instance, session_id: str, named: str = "") -> ContextReport:
+    """Tell what a session's next request sends to the model that is named, or to the one that would answer.
+
+    Raises `Invalid` where there is none, and `NotFound`.
+    """
     seen = Inspected(instance)
     live = await instance.sessions.open(session_id)
     try:
-        model, tools, room = seen.model(live), seen.tools(live), seen.room(live)
+        model = instance.models.find(named) if named else seen.model(live)
+        tools = seen.tools(live)
     except (NoModel, UnknownModel) as error:
         raise Invalid(str(error)) from error
     counts = _Counts()
@@ -77,12 +81,13 @@ async def context_report(instance: Instance, session_id: str) -> ContextReport:
     sent = visible(live.history)
     end, spent = _counted(sent)
     _add_messages(counts, sent[:end])
+    _add_grown(counts, "messages", live.prefix.texts if live.prefix and end else ())
     # What the last answer's calls gave, and what was said since, is not in the provider's count.
     known = sum(counts.characters.values()) - _results(sent[end - 1 : end])
     ratio = spent / known if spent else 1 / compaction.CHARACTERS
     _add_messages(counts, sent[end:])
     used = round(sum(counts.characters.values()) * ratio)
-    limit = model.limit
+    limit, room = model.limit, compaction.room(instance, live, model)
     return ContextReport(
         model=model.ref,
         window=limit.input or limit.context or None,
@@ -101,19 +106,24 @@ async def _add_system(counts: _Counts, seen: Inspected, live: SessionState) -> N
         return
     own = await own_prompt(seen.instance, live, agent)
     text = "\n\n".join(live.system or own)
-    rest = len(text)
-    before = 0
-    for plugin, after in live.prefix.characters if live.prefix else ():
-        if plugin and after > before:
-            counts.add("system", f"plugin {plugin}", after - before)
-            rest -= after - before
-        before = after
+    rest = len(text) - _add_grown(counts, "system", live.prefix.characters if live.prefix else ())
     for instruction in seen.instance.instructions.read():
         if instruction in text:
             file = instruction.partition("\n")[0].removeprefix("Instructions from: ")
             counts.add("system", file, len(instruction))
             rest -= len(instruction)
     counts.add("system", f"agent {agent.name}", max(0, rest))
+
+
+def _add_grown(counts: _Counts, kind: Kind, stages: Iterable[tuple[str, int]]) -> int:
+    """Count what plugins added, by how long it was after each, and return all of it."""
+    before = added = 0
+    for plugin, after in stages:
+        if plugin and after > before:
+            counts.add(kind, f"plugin {plugin}", after - before)
+            added += after - before
+        before = after
+    return added
 
 
 def _add_tools(counts: _Counts, instance: Instance, tools: dict[str, Tool]) -> None:

@@ -16,6 +16,8 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -23,11 +25,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from instar.server.browser import KEY, Browser, is_page
 from instar.server.errors import refusal, reply
 from instar.wire.secret import Secret
 
 LOGIN: Final = "instar.login"
-"""The key in a request's scope that is true if the request came with the password."""
+"""The key in a request's scope that is true if the request came with the password, or from a page that had it."""
 USERS: Final = ("opencode", "instar")
 """The names that may log in; the password is the same."""
 
@@ -108,7 +111,9 @@ class Guard:
 
     `password` None lets everybody in; `user` is a name of the person's own beside `USERS`; `origins` are those of
     other sites whose pages may ask. A password is taken from the header alone: what stands in a URL is kept in
-    histories and logs. One of `tickets` opens a terminal's web socket in its place, once.
+    histories and logs. One of `tickets` opens a terminal's web socket in its place, once. With `page` there is a page
+    at ``/``, and a browser that logged in there sends no password any more; `place` says people where the password is,
+    `opened` is the folder of the tickets of ``instar open``.
     """
 
     def __init__(
@@ -120,14 +125,20 @@ class Guard:
         user: str = USERS[0],
         origins: Collection[str] = (),
         tickets: Tickets | None = None,
+        page: bool = False,
+        place: str = "",
+        opened: Path | None = None,
     ) -> None:
         self._app = app
         self._tickets = tickets
         self._wrong = WrongPasswords()
+        self._place = place
         self._origins = frozenset(origins)
         self._names = frozenset((*_LOCAL, hostname.lower()))
         self._any_address = hostname in _EVERY_INTERFACE
         self._logins = None if password is None else _logins({*USERS, user}, password)
+        accepts = None if password is None else partial(_same, password)
+        self._browser = Browser(accepts, self._wrong.delay, place, opened) if page else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
@@ -139,7 +150,9 @@ class Guard:
         if answer is not None and answer.status_code == 401 and "authorization" in headers:
             address = scope.get("client") or ("", 0)
             await asyncio.sleep(self._wrong.delay(address[0]))
-        if answer is None:
+        if answer is None and self._browser is not None and self._asks_page(scope):
+            await self._browser(scope, receive, send)
+        elif answer is None:
             await self._app({**scope, LOGIN: self._logins is not None}, receive, send)
         elif scope["type"] == "websocket":
             await _refuse_socket(scope, send, answer)
@@ -155,10 +168,15 @@ class Guard:
             return preflight(origin, headers)
         if not named and (not _same_origin(headers.get("origin"), host) or _is_embedded(scope, headers)):
             return refusal(403, "ForbiddenError", "requests from other sites are refused")
-        ticketed = self._tickets is not None and self._tickets.admit(scope)
-        if not ticketed and not self._may_enter(headers.get("authorization", "")):
-            return _unauthorized(scope["path"])
+        known = (self._tickets is not None and self._tickets.admit(scope)) or (
+            self._browser is not None and (self._asks_page(scope) or self._browser.logins.admits(headers))
+        )
+        if not known and not self._may_enter(headers.get("authorization", "")):
+            return _unauthorized(scope["path"], self._place, asks=KEY not in headers)
         return None
+
+    def _asks_page(self, scope: Scope) -> bool:
+        return self._browser is not None and scope["type"] == "http" and is_page(scope["path"])
 
     def _is_ours(self, host: str) -> bool:
         name = _name_of(host)
@@ -178,13 +196,19 @@ class Guard:
         return sum(secrets.compare_digest(given, login.reveal().encode()) for login in self._logins) > 0
 
 
-def _unauthorized(path: str) -> Response:
-    text = "a name and a password are needed (Basic)"
+def _same(password: Secret, given: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "surrogateescape"), password.reveal().encode())
+
+
+def _unauthorized(path: str, place: str, *, asks: bool) -> Response:
+    """`asks`: a browser may ask the person for the password itself; over the page, which does, it must not."""
+    text = "a name and a password are needed (Basic)" + (f"; the password is in {place}" if place else "")
     if path.startswith("/api/"):
         answer = reply({"_tag": "UnauthorizedError", "message": text}, 401)
     else:
         answer = refusal(401, "UnauthorizedError", text)
-    answer.headers["WWW-Authenticate"] = 'Basic realm="instar", charset="UTF-8"'
+    if asks:
+        answer.headers["WWW-Authenticate"] = 'Basic realm="instar", charset="UTF-8"'
     return answer
 
 

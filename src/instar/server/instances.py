@@ -33,8 +33,14 @@ screen = logging.getLogger("instar.waiting")
 """Shown to whoever started the server, and in its log."""
 
 
+Asked = tuple[permissions.Person | None, questions.Questioner | None]
+
+
 class Instances:
-    """Runtimes by the real path of their directory. `default` is used where a request names none."""
+    """Runtimes by the real path of their directory. `default` is used where a request names none.
+
+    `asked` are the `person` and the `questioner` of `Options`: by default what is asked waits for any client's answer.
+    """
 
     def __init__(
         self,
@@ -43,8 +49,9 @@ class Instances:
         flags: Plain | None = None,
         http: "Callable[[Runtime], AsyncClient] | None" = None,
         serve: Callable[[Runtime], Serving] | None = None,
+        asked: Asked = (permissions.relayed, questions.relayed),
     ) -> None:
-        self._http, self._serve = http, serve
+        self._http, self._serve, self._asked = http, serve, asked
         self._server: Server | None = None
         self.feed = Feed()
         self.counters = Counters()
@@ -184,12 +191,11 @@ class Instances:
         if before is not None:
             await asyncio.wait([before])
         # What is asked waits for a client's answer, also for a client that is yet to come (as in opencode).
-        asked = permissions.relayed, questions.relayed
         options = Options(
             path,
             self.environment,
             self._flags,
-            *asked,
+            *self._asked,
             http=self._http,
             server=self._server,
             serve=self._serve,

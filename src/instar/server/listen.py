@@ -50,13 +50,15 @@ class Exposure(msgspec.Struct, frozen=True):
 
     `password` None lets everybody in; `user` may log in beside those who always may (`instar.server.access.USERS`);
     `origins` are those of other sites whose pages may ask; `grace` is how many seconds turns have when the server is
-    told to end.
+    told to end. `place` says people where the password is; `opened` is the folder of the tickets of ``instar open``.
     """
 
     password: Secret | None
     origins: frozenset[str] = frozenset()
     grace: float = 0.0
     user: str = USERS[0]
+    place: str = ""
+    opened: Path | None = None
 
 
 class HttpServer(uvicorn.Server):
@@ -119,6 +121,9 @@ async def _serve(
         user=exposure.user,
         origins=exposure.origins,
         tickets=instances.tickets,
+        page=True,
+        place=exposure.place,
+        opened=exposure.opened,
     )
     server = HttpServer(Traced(app))
     ending.on_signals()

@@ -64,6 +64,16 @@ class Paths(msgspec.Struct, frozen=True):
         """The server's own password, mode 0600."""
         return self.data / "server-password"
 
+    @property
+    def servers(self) -> Path:
+        """The folder in which servers that run are found by ``instar open``."""
+        return self.data / "servers"
+
+    @property
+    def page_tickets(self) -> Path:
+        """The folder of the tickets that log a browser in once."""
+        return self.data / "page-tickets"
+
     def of_plugin(self, name: str) -> Path:
         """Return the folder for what the plugin `name` keeps in files; the plugin makes it."""
         return self.data / "plugin" / re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".")

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from difflib import get_close_matches, unified_diff
 from pathlib import Path
@@ -107,16 +107,31 @@ def check_access(path: Path, ctx: ToolContext, *, writing: bool) -> None:
 async def locked(path: Path, ctx: ToolContext) -> AsyncIterator[None]:
     """Hold `path` for one change at a time: calls of one step run together and may edit the same file.
 
-    Raises `ToolFailure` for a guarded one: since it was asked about, a link may have come to lead there.
+    Raises `ToolFailure` for a guarded one: since it was asked about, a link may have come to lead there. The same for
+    one with unsaved changes in an editor, which would be lost.
     """
     key = (str(real(path)), id(asyncio.get_running_loop()))
     lock = _LOCKS.setdefault(key, asyncio.Lock())
     async with lock:
         check_access(path, ctx, writing=True)
+        if await unsaved(path, ctx) is not None:
+            raise ToolFailure(
+                f"{shown(path, ctx)} has changes in the person's editor that are not saved. Ask them to save it,"
+                " then read it again."
+            )
         yield
 
 
 _LOCKS: WeakValueDictionary[tuple[str, int], asyncio.Lock] = WeakValueDictionary()
+
+EDITORS: Final[dict[str, Callable[[Path], Awaitable[str | None]]]] = {}
+"""By a session's id, what asks its editor for the text of a file that is not saved; None where it is."""
+
+
+async def unsaved(path: Path, ctx: ToolContext) -> str | None:
+    """Return a file's text as the session's editor holds it; None where that is as the file, or there is no editor."""
+    asked = EDITORS.get(ctx.session_id)
+    return await asked(path) if asked is not None else None
 
 
 MAX_STAMPS: Final = 20_000

@@ -67,6 +67,9 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     kind = "directory" if path.is_dir() else "file"
     if kind == "file" and media.is_pdf(path):
         found = _part(await media.pdf_text(path, ctx), first, limit)
+    elif kind == "file" and (text := await files.unsaved(path, ctx)) is not None:
+        found, kind = _part(text.removesuffix("\n"), first, limit), "file, as it stands unsaved in the editor"
+        files.note_seen(path, ctx, stamp)
     else:
         reader = _entries if kind == "directory" else window
         found = await asyncio.to_thread(reader, path, first, limit, ctx.abort.is_set)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from instar.message import ToolCompleted, ToolPart, User, WithParts, mark_of
+from instar.message import TextPart, ToolCompleted, ToolPart, User, WithParts, mark_of
 from instar.plugin import points
 from instar.provider.convert import Remembered, values_of
 from instar.provider.prompt_cache import (
@@ -47,6 +47,7 @@ class RequestTrace:
         self._defined: dict[str, list[bytes]] = {}
         self._system: list[Stage] = []
         self._characters: list[tuple[str, int]] = []
+        self._texts: list[tuple[str, int]] = []
         self._options: list[Stage] = []
         self._stages: list[tuple[str, list[int]]] = []
         self._messages: Sequence[WithParts] = ()
@@ -81,10 +82,12 @@ class RequestTrace:
         self._messages = messages
         if hooked:
             self._stages.append(("", _marks(messages)))
+            self._texts.append(("", _characters(messages)))
 
     def saw_messages(self, plugin: str, output: points.MessagesOutput) -> None:
         """A plugin's hook on the messages."""
         self._stages.append((plugin, _marks(output.messages)))
+        self._texts.append((plugin, _characters(output.messages)))
 
     def options(self, request: ModelRequest) -> None:
         """The parameters before hooks."""
@@ -113,7 +116,8 @@ class RequestTrace:
         # A prompt and the answer that is being written: nothing was sent of this session before.
         is_first = len(live.history) <= 2
         before = live.prefix or (None if is_first else await read_note(instance.store, live.id))
-        prefix = Prefix(self._head(request, sent), now(), sent.messages, self._stages, self._characters)
+        head = self._head(request, sent)
+        prefix = Prefix(head, now(), sent.messages, self._stages, self._characters, self._texts)
         broken = None if before is None else self._compare(before, prefix, sent)
         await instance.store.commit(writes(live.id, prefix, broken))
         live.prefix, live.system = prefix, request.system
@@ -210,6 +214,10 @@ def _definition(spec: ToolSpec) -> str:
 def _marks(messages: Sequence[WithParts]) -> list[int]:
     """Return a number for each message's content: equal within this process while the message is unchanged."""
     return [hash((message.info.id, str(values_of(message)))) for message in messages]
+
+
+def _characters(messages: Sequence[WithParts]) -> int:
+    return sum([len(part.text) for one in messages for part in one.parts if isinstance(part, TextPart)])
 
 
 def _blamed_stage(

@@ -61,12 +61,14 @@ def test_a_candidate_that_waits_has_a_report_with_what_it_would_reach_before_and
     with served(person) as http:
         report = http.get(f"/instar/evolve/report/{newest(http)['report']}")
         http.post(f"/instar/evolve/candidate/{waits}/approve")
-        approved = http.get(f"/instar/evolve/report/{newest(http)['report']}")
+        installed = newest(http)
+        approved = http.get(f"/instar/evolve/report/{installed['report']}")
     assert (report["outcome"], report["stage"]) == ("waits", "authority")
     assert report["granted"]["tools"] == {"bot_greet": ["who"]}
     assert report["asked"]["tools"] == {"bot_greet": []}
     assert report["raised"] == ["its tool bot_greet would no longer ask about who"]
     assert (approved["outcome"], approved["raised"]) == ("installed", report["raised"])
+    assert installed["text"] == "the tool bot_greet asks about nothing now; 1 line added, 1 removed"
 
 
 @pytest.mark.slow
@@ -102,6 +104,8 @@ def test_two_versions_are_compared_and_a_line_says_why_it_is_there(person: Hand)
         assert '-execute_tool) echo \'{"result": "Hello!"}\'' in both["diff"]
         assert '+execute_tool) echo \'{"result": "Hello again!"}\'' in both["diff"]
         assert "Hello there" not in both["diff"]
+        assert http.get("/instar/evolve/compare", old="@2", file="hooks")["diff"].count("diff --git") == 1
+        assert http.get("/instar/evolve/compare", old="@2", file="prompts")["diff"] == ""
         blamed = http.get("/instar/evolve/blame", file="hooks/bot.sh")
         assert [one["epoch"] for one in blamed["lines"] if "again" in one["code"]] == [3]
         assert [one["epoch"] for one in blamed["lines"] if "#!" in one["code"]] == [None]

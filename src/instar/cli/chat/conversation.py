@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from instar.api.session import (
     ShellBody,
 )
 from instar.approval.permissions import KEEP
+from instar.cli.chat.images import Images, mentioned
 from instar.cli.chat.view import ChatView
 from instar.cli.follow import Follower
 from instar.cli.person import chosen, verdict
@@ -56,21 +57,33 @@ _SHOWN: Final = 20
 
 
 class Conversation(Follower):
-    """The session of a chat: it also takes what the person says, and their answers to what is asked."""
+    """The session of a chat: it also takes what the person says, and their answers to what is asked.
+
+    `drawn` is called when the line below the input says something else.
+    """
 
     pending = "/evolve"
 
-    def __init__(self, client: AsyncClient, session: Session, view: ChatView) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        session: Session,
+        view: ChatView,
+        drawn: Callable[[], None],
+        images: Images,
+    ) -> None:
         super().__init__(session.id, view)
         self.client = client
+        self._images = images
         self.session = session
         self.chat = view
+        self._drawn = drawn
         self.model: ModelRef | None = None
         self.agent: str | None = session.agent
         self.answered_by = ""
         self.used = 0
         self.cost = session.cost
-        self.learned = 0
+        self._learned = 0
         self._room = 0
         self._cached = self._branch = self._shield = ""
         self._waiting = 0
@@ -80,6 +93,11 @@ class Conversation(Follower):
         self._given: list[list[str]] = []
         self._own: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def chosen(self) -> str:
+        """The model that the person chose, provider/model."""
+        return f"{self.model.provider_id}/{self.model.model_id}" if self.model else ""
 
     # -- what comes ----------------------------------------------------------------------------------
 
@@ -92,9 +110,9 @@ class Conversation(Follower):
             case SessionIdle(session_id=self._session_id):
                 self.busy = False
                 self._next()
-                self.do(self._look())
+                self.do(self.look())
             case EvolveInstalled() | EvolveRefused() | EvolveRolledback():
-                self.do(self._look_at_evolve())
+                self.do(self.look_at_evolve())
             case SessionUpdated(info=info) if info.id == self._session_id:
                 self.session, self.cost = info, info.cost
             case PermissionAsked() | QuestionAsked() as asked if asked.session_id in self.depths:
@@ -164,11 +182,12 @@ class Conversation(Follower):
         """Return the last text that waits, which is sent no more."""
         return self.queue.pop() if self.queue else None
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> None:
+    def do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Do something beside the input; what the server refuses is shown."""
         task = asyncio.create_task(self._done(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def abort(self) -> None:
         """End the turn."""
@@ -201,7 +220,7 @@ class Conversation(Follower):
                 await client.session.command(session_id, command)
             else:
                 files = await self._mentioned(text) if "@" in text else []
-                parts = [{"type": "text", "text": text}, *files]
+                parts = [{"type": "text", "text": text}, *files, *self._images.marked(text)]
                 await client.session.prompt_async(
                     session_id, PromptBody(parts=parts, agent=self.agent, model=self.model)
                 )
@@ -212,7 +231,10 @@ class Conversation(Follower):
     async def _mentioned(self, text: str) -> list[Plain]:
         here = await self.client.path.get()
         agents = {one.name for one in await self.client.app.agents() if one.mode != "primary"}
-        return mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
+        found = mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
+        # A server elsewhere has another disk: an image of this one goes along as it is.
+        images = mentioned(text)
+        return [*images.values(), *(one for one in found if one.get("url") not in images)]
 
     async def _command(self, text: str) -> CommandBody | None:
         first, _, rest = text.partition(" ")
@@ -220,8 +242,9 @@ class Conversation(Follower):
             one.name for one in await self.client.command.list()
         }:
             return None
-        model = f"{self.model.provider_id}/{self.model.model_id}" if self.model else None
-        return CommandBody(command=first[1:], arguments=rest, agent=self.agent, model=model)
+        images = self._images.marked(rest) or None
+        model = self.chosen or None
+        return CommandBody(command=first[1:], arguments=rest, agent=self.agent, model=model, parts=images)
 
     def _answer(self, typed: str) -> None:
         asked = self.asks[0]
@@ -254,8 +277,8 @@ class Conversation(Follower):
                 f"the last {counted(_SHOWN, 'message')} of {self.session.id}; all: instar session show"
             )
         await self._take_in(messages)
-        self.do(self._look())
-        self.do(self._look_at_evolve())
+        self.do(self.look())
+        self.do(self.look_at_evolve())
 
     def lose(self) -> None:
         """The server is gone, and with it what went on there."""
@@ -287,37 +310,39 @@ class Conversation(Follower):
         if self.asks:
             self._put(self.asks[0])
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
         """Read what the line below the input says; what a server does not tell is left out."""
         client = self.client
         with suppress(*REFUSALS):
-            context = await client.instar.context(self.session.id)
+            context = await client.instar.context(self.session.id, model=self.chosen)
             self.used, self._room = context.used, context.room
         with suppress(*REFUSALS):
             self._branch = (await client.vcs.get()).branch or ""
         with suppress(*REFUSALS):
             self._shield = (await client.instar.shield()).level
+        self._drawn()
 
-    async def _look_at_evolve(self) -> None:
+    async def look_at_evolve(self) -> None:
+        """Read what the agent has learned, and what waits for the person."""
         with suppress(*REFUSALS):
             status = await self.client.instar.evolve.status()
-            self.learned, self._waiting = status.learned, len(status.waiting)
+            self._learned, self._waiting = status.learned, len(status.waiting)
+            self._drawn()
 
     def facts(self, width: int) -> str:
         """Return the line below the input, with as much of it as has room: what matters most stands first."""
-        model = f"{self.model.provider_id}/{self.model.model_id}" if self.model else self.answered_by
         named = not self.session.title.startswith("New session - ")
         found = [
             f"{counted(len(self.queue), 'text')} waits (Esc takes it back)" if self.queue else "",
             f"{counted(self._waiting, 'change')} to decide: /evolve" if self._waiting else "",
             self.agent or "build",
-            model,
+            self.chosen or self.answered_by,
             f"{max(0.0, 1 - self.used / self._room):.0%} context left" if self._room else "",
             money(self.cost) if self.cost else "",
             self._branch,
             self._cached,
             f"shield {self._shield}" if self._shield else "",
-            f"learned {counted(self.learned, 'thing')}" if self.learned else "",
+            f"learned {counted(self._learned, 'thing')}" if self._learned else "",
             short(self.session.title, 40) if named else "",
         ]
         shown = [harmless(one) for one in found if one]

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 from rich.text import Text
 
 from instar.cli.chat.conversation import REFUSALS, Conversation
-from instar.cli.chat.picker import Choice, Pick, Picker
+from instar.cli.chat.picker import Entry, Pick, Picker
 from instar.cli.render import diff_lines
-from instar.cli.text import counted, local_time, short
+from instar.cli.text import local_time, short
 from instar.client import Invalid
 from instar.message import Assistant, TextPart
 
@@ -19,7 +19,7 @@ _COLORS: Final = {"+": "green", "-": "red", "@": "cyan"}
 _KEYS: Final = {"s": "show", "r": "rollback", "p": "pin", "a": "approve", "x": "reject"}
 
 
-class _Entry(NamedTuple):
+class _Listed(NamedTuple):
     """A change of the list, or one that waits for the person."""
 
     ref: str
@@ -50,6 +50,7 @@ class EvolveOrders:
             await self._orders[order](what.strip())
         else:
             raise Invalid(f"/evolve knows no {order!r}: {', '.join(self._orders)}")
+        await self._talk().look_at_evolve()
 
     @property
     def _evolve(self) -> Any:
@@ -59,12 +60,11 @@ class EvolveOrders:
         self._talk().chat.show("", *(Text(line) for line in lines))
 
     async def _list(self) -> None:
-        chosen: _Entry | None = None
+        chosen: _Listed | None = None
         while choices := await self._choices():
             entries = [one.value for one in choices]
             at = entries.index(chosen) if chosen in entries else 0
-            title = f"evolve, {counted(self._talk().learned, 'thing')} learned"
-            picked = await self._pick(Picker(title, choices, enter="show", keys=_KEYS, at=at))
+            picked = await self._pick(Picker("evolve", choices, enter="show", keys=_KEYS, at=at))
             if picked is None:
                 return
             chosen = picked.value
@@ -78,13 +78,12 @@ class EvolveOrders:
                 self._talk().chat.note(str(error), "red")
         self._say("nothing was changed yet")
 
-    async def _choices(self) -> list[Choice[_Entry]]:
+    async def _choices(self) -> list[Entry[_Listed]]:
         listed, waiting = await self._evolve.log(limit=_SHOWN), (await self._evolve.candidates()).entries
         status = await self._evolve.status()
-        self._talk().learned = status.learned
         found = [
-            Choice(
-                _Entry(one.id, [one.proposal.file], waits=True),
+            Entry(
+                _Listed(one.id, [one.proposal.file], waits=True),
                 f"{one.id} waits for you: {one.proposal.file}",
                 "; ".join(one.proposal.raised),
             )
@@ -93,17 +92,16 @@ class EvolveOrders:
         trials = dict(status.probation)
         for one in listed.changes:
             # A file's trial is that of its newest version.
-            said = [trials.pop(file) for file in one.files if one.commit and file in trials]
+            said = [trials.pop(file).partition(":")[0] for file in one.files if one.commit and file in trials]
             what = ", ".join(one.files) or one.subject or one.text
-            name = f"{one.commit[:7] or '-'} {local_time(one.time)} {one.by} {one.kind}: {what}"
+            kind = f"{one.kind} at {one.stage}" if one.stage else one.kind
+            name = f"{one.commit[:7] or '-'} {local_time(one.time)[5:]} {one.by} {kind}: {what}"
             found.append(
-                Choice(
-                    _Entry(one.commit, one.files, waits=False, change=one), name, short("; ".join(said), 40)
-                )
+                Entry(_Listed(one.commit, one.files, waits=False, change=one), name, "; ".join(said))
             )
         return found
 
-    async def _act(self, order: str, entry: _Entry) -> None:
+    async def _act(self, order: str, entry: _Listed) -> None:
         if order == "show" and not entry.ref:
             self._say(entry.change.line(), *entry.change.details())
         elif order == "pin":
@@ -133,6 +131,8 @@ class EvolveOrders:
     async def _asked(self, change: Any) -> list[str]:
         """What the person had said in the turn that made a change."""
         session = self._talk().client.session
+        if not change.message:
+            return []
         # The session may be gone, or another project's.
         with suppress(*REFUSALS):
             answer = await session.message(change.session, change.message)

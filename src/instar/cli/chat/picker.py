@@ -22,7 +22,7 @@ _PAUSE: Final = 0.15
 """Seconds after the last key before a search begins."""
 
 
-class Choice(NamedTuple, Generic[T]):
+class Entry(NamedTuple, Generic[T]):
     """An entry: what it stands for, its name, and what is said of it in a second column."""
 
     value: T
@@ -42,27 +42,29 @@ class Picker(Generic[T]):
 
     What is typed narrows the list to the entries that hold all its words, or to what `search` finds. With `keys`,
     each with what it does (``{"r": "roll back"}``), letters are keys, and typing narrows nothing. `enter` says what
-    Enter does. The entry number `at` is selected at first.
+    Enter does. At first `typed` is as if it had been typed, and the entry number `at` is selected.
     """
 
     def __init__(
         self,
         title: str,
-        choices: Sequence[Choice[T]],
+        entries: Sequence[Entry[T]],
         *,
         enter: str = "picks",
         keys: Mapping[str, str] | None = None,
-        search: Callable[[str], Awaitable[Sequence[Choice[T]]]] | None = None,
+        search: Callable[[str], Awaitable[Sequence[Entry[T]]]] | None = None,
+        typed: str = "",
         at: int = 0,
     ) -> None:
         self.closed: Callable[[], None] = lambda: None
         self.answer: asyncio.Future[Picked[T] | None] = asyncio.get_running_loop().create_future()
         self._title, self._enter, self._search = title, enter, search
         self._keys = keys or {}
-        self._all = self._shown = choices
+        self._all = self._shown = entries
         self._at, self._height = at, 0
         self._searching: asyncio.Task[None] | None = None
         self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._narrow())
+        self._typed.insert_text(typed)
         self.window = Window(BufferControl(self._typed, key_bindings=self._bindings()), height=1)
 
     def leave(self) -> None:
@@ -145,11 +147,11 @@ class Picker(Generic[T]):
             self._searching = asyncio.create_task(self._find(self._search, typed))
             return
         words = typed.lower().split()
-        self._put(
-            [one for one in self._all if all(word in f"{one.name} {one.note}".lower() for word in words)]
-        )
+        found = [one for one in self._all if _holds(f"{one.name} {one.note}", words)]
+        # Those whose names hold them are first.
+        self._put(sorted(found, key=lambda one: not _holds(one.name, words)))
 
-    async def _find(self, search: Callable[[str], Awaitable[Sequence[Choice[T]]]], typed: str) -> None:
+    async def _find(self, search: Callable[[str], Awaitable[Sequence[Entry[T]]]], typed: str) -> None:
         await asyncio.sleep(_PAUSE)
         try:
             self._put(await search(typed) if typed else self._all)
@@ -160,7 +162,7 @@ class Picker(Generic[T]):
         self._searching = None
         get_app().invalidate()
 
-    def _put(self, found: Sequence[Choice[T]]) -> None:
+    def _put(self, found: Sequence[Entry[T]]) -> None:
         self._shown, self._at = found, 0
 
 
@@ -170,7 +172,11 @@ class Pick(Protocol):
     async def __call__(self, picker: Picker[T], /) -> Picked[T] | None: ...
 
 
-def _row(choice: Choice[T], is_selected: bool, width: int) -> Text:
-    name = Text(f"{'▸' if is_selected else ' '} {one_line(choice.name)}", "bold" if is_selected else "")
+def _holds(text: str, words: Sequence[str]) -> bool:
+    return all(word in text.lower() for word in words)
+
+
+def _row(entry: Entry[T], is_selected: bool, width: int) -> Text:
+    name = Text(f"{'▸' if is_selected else ' '} {one_line(entry.name)}", "bold" if is_selected else "")
     name.truncate(width + 2, overflow="ellipsis", pad=True)
-    return name.append(f"  {one_line(choice.note)}", "dim")
+    return name.append(f"  {one_line(entry.note)}", "dim")

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from instar.approval.permissions import KEEP
+from instar.cli.chat.state import ChatState
 from instar.cli.person import KEPT
 from instar.cli.render import diff_lines
 from instar.cli.terminal import TerminalView
@@ -21,9 +22,9 @@ _SAID: Final = 20
 class ChatView(TerminalView):
     """Hands what is finished to `printed`, as text with ANSI sequences."""
 
-    def __init__(self, printed: Callable[[str], None], *, thinking: bool) -> None:
+    def __init__(self, printed: Callable[[str], None], state: ChatState, *, thinking: bool) -> None:
         super().__init__(thinking=thinking)
-        self._printed = printed
+        self._printed, self._state = printed, state
 
     def begin(self, session_id: str) -> None:
         """Ctrl-Z is the input's."""
@@ -80,8 +81,12 @@ class ChatView(TerminalView):
             meaning = f" - {short(option.description)}" if option.description else ""
             self._print(Text(f"  {number}. {short(option.label)}{meaning}"))
 
+    def _is_light(self) -> bool:
+        return super()._is_light() if self._state.theme == "auto" else self._state.theme == "light"
+
     def _print(self, *what: RenderableType, last: bool = False) -> None:
         self._since = time.monotonic()
+        self._console.no_color = self._state.no_color
         with self._console.capture() as captured:
             for one in what:
                 self._console.print(one)

@@ -27,7 +27,7 @@ from instar.plugins.evolve.discovery import collisions
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
 from instar.plugins.evolve.gate.report import GateReport, Outcome, StagePassed
-from instar.plugins.evolve.gate.verdict import GateVerdict
+from instar.plugins.evolve.gate.stages import GateVerdict
 from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.commits import WorkspaceCommit
@@ -131,8 +131,8 @@ class ChangeAttempt:
             outcome=outcome,
             cause=_kept(self.cause),
             stage=stage,
-            text=pending.ends(why),
-            diff=pending.ends(self.diff),
+            text=trailers.ends(why),
+            diff=trailers.ends(self.diff),
             stages=found.stages,
             ms=round((time.monotonic() - self.begun) * 1000),
             test=found.test or "",

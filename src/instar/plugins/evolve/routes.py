@@ -50,10 +50,11 @@ class LogQuery(wire.Wire):
 
 
 class CompareQuery(wire.Wire):
-    """The older and the newer version, each named as a change is; `new` left out is the newest."""
+    """The older and the newer version, each named as a change is; `file` narrows it to a file or a folder."""
 
     old: str
     new: str = "HEAD"
+    file: str = ""
 
 
 class WhyQuery(wire.Wire):
@@ -157,7 +158,7 @@ class EvolveRoutes:
         """Compare two versions of the workspace, each named as in the log."""
         self._demand_history()
         with _answered():
-            return await timeline.compare(self.engine.storage.revisions, query.old, query.new)
+            return await timeline.compare(self.engine.storage.revisions, query.old, query.new, query.file)
 
     @operation("GET", "/instar/evolve/blame", "instar.evolve.blame", errors=(404,))
     async def blame(self, query: FileQuery) -> BlamedFile:

@@ -17,7 +17,7 @@ import msgspec
 from instar.plugin import Children, Client, Means, SessionBody
 from instar.plugins.hooks.match import RuleMatch, matched
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine
-from instar.plugins.hooks.payload import ours
+from instar.plugins.hooks.payload import ours, tools
 from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
 from instar.plugins.hooks.routes import RulesInForce, in_force
 from instar.plugins.hooks.rule import EVENTS, SPELLINGS, HookEvent, ToolUse, no_event
@@ -114,6 +114,10 @@ class TestReport(msgspec.Struct, frozen=True):
 def named(begun: str) -> list[str]:
     """Return the events whose name begins with a text, for shell completion."""
     return [name for name in SPELLINGS if name.startswith(begun) and (begun or name in EVENTS)]
+
+
+def _sessions(ctx: click.Context, option: click.Parameter, begun: str) -> Any:
+    return ctx.obj.complete.sessions(ctx, option, begun)
 
 
 def event_of(given: EventOptions, directory: Path) -> HookEvent:
@@ -247,15 +251,33 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
 @command.command(short_help="Run the rules for a made-up event; exit code 1: they refuse it.")
 @click.argument("event", shell_complete=lambda _ctx, _argument, begun: named(begun))
-@click.option("--tool", default="", metavar="NAME", help="The tool that is called: bash, edit, Bash, …")
+@click.option(
+    "--tool",
+    default="",
+    metavar="NAME",
+    shell_complete=lambda _ctx, _option, begun: [name for name in tools() if name.startswith(begun)],
+    help="The tool that is called: bash, edit, Bash, …",
+)
 @click.option("--input", "arguments", default="", metavar="JSON", help="The call's arguments.")
 @click.option("--output", "answer", metavar="TEXT", help="What the tool answered, or why it failed.")
 @click.option("--prompt", metavar="TEXT", help="What a person wrote.")
 @click.option(
     "--set", "fields", multiple=True, metavar="NAME=VALUE", help="A field of the event; repeatable."
 )
-@click.option("--agent", default="", metavar="NAME", help="The agent whose turn it is.")
-@click.option("--session", default="", metavar="ID", help="A session, for rules that read its history.")
+@click.option(
+    "--agent",
+    default="",
+    metavar="NAME",
+    shell_complete=lambda ctx, option, begun: ctx.obj.complete.agents(ctx, option, begun),
+    help="The agent whose turn it is.",
+)
+@click.option(
+    "--session",
+    default="",
+    metavar="ID",
+    shell_complete=_sessions,
+    help="A session, for rules that read its history.",
+)
 @_as_json
 @click.pass_context
 def test(ctx: click.Context, /, as_json: bool, fields: Sequence[str], **given: Any) -> None:
@@ -273,7 +295,7 @@ def test(ctx: click.Context, /, as_json: bool, fields: Sequence[str], **given: A
 
 @command.command(short_help="Tell what each rule has decided, took and cost.")
 @click.option("--days", type=click.IntRange(0, 100_000), metavar="N", help="The last N days; 0 is today.")
-@click.option("--session", default="", metavar="ID", help="One session.")
+@click.option("--session", default="", metavar="ID", shell_complete=_sessions, help="One session.")
 @_as_json
 @click.pass_context
 def stats(ctx: click.Context, days: int | None, session: str, as_json: bool) -> None:

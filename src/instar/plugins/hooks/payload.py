@@ -86,6 +86,12 @@ def names(tool: ToolUse, dialect: Dialect | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((tool.name, kind, *claude, *openhands)))
 
 
+def tools() -> list[str]:
+    """Return the names of our tools, then those that other dialects have for them."""
+    others = (name for claude, openhands in NAMES.values() for name in (*claude, *openhands))
+    return list(dict.fromkeys((*NAMES, *others)))
+
+
 def ours(name: str) -> list[str]:
     """Return our tools that go by a name; the name itself where none does."""
     found = [tool for tool, (claude, openhands) in NAMES.items() if name in (*claude, *openhands)]

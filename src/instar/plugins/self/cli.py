@@ -13,7 +13,9 @@ from instar.plugins.self.note import NONE, PREFIX
 
 
 @click.command("self")
-@click.argument("id")
+@click.argument(
+    "id", shell_complete=lambda ctx, argument, begun: ctx.obj.complete.sessions(ctx, argument, begun)
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def command(context: Any, id: str, as_json: bool) -> None:  # noqa: A002 - the word that a person types

@@ -9,7 +9,7 @@ import base64
 import binascii
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,7 @@ from instar.api.session import (
     SessionQuery,
     ShellBody,
     SummarizeBody,
+    Waiting,
 )
 from instar.event import PermissionAsked, QuestionAsked, SessionStatus, Todo
 from instar.message import FileDiff, KnownPart, ModelRef, Session, WithParts
@@ -53,7 +54,8 @@ class SessionRoutes:
         """List a project's sessions, archived ones too, last updated first; 100 unless `limit` says more."""
         found = await instance.store.sessions(instance.project.id, archived=True)
         here = str(instance.directory) if query.directory else None
-        wanted = [one for one in found if _is_wanted(one, query) and _is_there(one, query, here)]
+        saying = await instance.store.saying(query.search.lower()) if query.search else ()
+        wanted = [one for one in found if _is_wanted(one, query, saying) and _is_there(one, query, here)]
         return wanted[: int(USUAL if query.limit is None else query.limit)]
 
     @operation("GET", "/experimental/session", "experimental.session.list")
@@ -63,10 +65,11 @@ class SessionRoutes:
         The header ``x-next-cursor`` names the next page.
         """
         until = query.cursor or math.inf
+        saying = await instance.store.saying(query.search.lower()) if query.search else ()
         found = [
             one
             for one in await instance.store.sessions(archived=query.archived)
-            if _is_wanted(one, query)
+            if _is_wanted(one, query, saying)
             and one.time.updated < until
             and (not query.directory or one.directory == str(instance.directory))
         ]
@@ -211,12 +214,12 @@ def _is_there(session: Session, query: SessionQuery, here: str | None) -> bool:
     return query.path == "" or query.scope == "project" or here in (None, session.directory)
 
 
-def _is_wanted(session: Session, query: SessionQuery | GlobalQuery) -> bool:
-    """Whether a query lets a session through."""
+def _is_wanted(session: Session, query: SessionQuery | GlobalQuery, saying: Container[str]) -> bool:
+    """Whether a query lets a session through; `saying` are those in which somebody said what it searches."""
     return (
         (not query.roots or session.parent_id is None)
         and (query.start is None or session.time.updated >= query.start)
-        and query.search.lower() in session.title.lower()
+        and (query.search.lower() in session.title.lower() or session.id in saying)
     )
 
 
@@ -247,7 +250,8 @@ class HistoryRoutes:
     @operation("POST", "/session/{sessionID}/revert", "session.revert", errors=(404, 409))
     async def revert(self, runtime: Runtime, session_id: SessionID, body: RevertBody) -> Session:
         """Take a session and the files that it changed back to before a message."""
-        return (await runtime.session.revert(session_id, body.message_id, body.part_id)).session
+        done = await runtime.session.revert(session_id, body.message_id, body.part_id, files=body.files)
+        return done.session
 
     @operation("POST", "/session/{sessionID}/unrevert", "session.unrevert", errors=(404, 409))
     async def unrevert(self, runtime: Runtime, session_id: SessionID) -> Session:
@@ -403,6 +407,16 @@ class AnswerRoutes:
     async def permissions(self, runtime: Runtime) -> Sequence[PermissionAsked]:
         """List the tool calls that wait for a permission."""
         return await runtime.permission.list()
+
+    @operation("GET", "/instar/waiting", "instar.waiting", scoped=False)
+    async def waiting(self, call: Call) -> Waiting:
+        """Tell what waits for a person and which sessions work, in all directories that are open."""
+        found = Waiting(permissions=[], questions=[], status={})
+        for runtime in call.instances.opened():
+            found.permissions += await runtime.permission.list()
+            found.questions += await runtime.question.list()
+            found.status |= await runtime.session.status()
+        return found
 
     @operation("POST", "/permission/{requestID}/reply", "permission.reply", errors=(404,))
     async def permit(self, call: Call, request_id: ids.PermissionID, body: PermissionBody) -> bool:

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from instar.api.operation import operation
 from instar.api.stats import (
+    ContextQuery,
     ContextReport,
     LimitsQuery,
     LimitsReport,
@@ -61,9 +62,9 @@ class StatsRoutes:
         return await _limits(runtime.instance, live, now())
 
     @operation("GET", "/instar/session/{sessionID}/context", "instar.context", errors=(404,))
-    async def context(self, instance: Instance, session_id: SessionID) -> ContextReport:
+    async def context(self, instance: Instance, session_id: SessionID, query: ContextQuery) -> ContextReport:
         """Tell what fills the window of a session's model: system prompt, tools and messages, each with its parts."""
-        return await context_report(instance, session_id)
+        return await context_report(instance, session_id, query.model)
 
     @operation("GET", "/instar/stop", "instar.stop.list")
     async def stops(self, instance: Instance) -> StopsReport:

@@ -13,6 +13,7 @@ import pytest
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.gate import pending
 from instar.plugins.evolve.gate.pending import Cause, NotPending, Pending, Proposal
+from instar.plugins.evolve.history import trailers
 from instar.settings.accepted import blob_id
 
 LIVE = blob_id(b"live")
@@ -219,7 +220,7 @@ def test_what_is_no_text_or_too_large_does_not_wait(store: Pending, database: Da
 
 
 def test_a_long_output_keeps_both_ends_and_the_diff_all_of_it(store: Pending):
-    long = "start" + "x" * (2 * pending.SHOWN) + "end"
+    long = "start" + "x" * (2 * trailers.SHOWN) + "end"
     kept = store.put(changed(test=long, diff=long)).proposal
     assert kept.test.startswith("start")
     assert kept.test.endswith("end")

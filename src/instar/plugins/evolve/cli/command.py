@@ -5,7 +5,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from json import dumps
@@ -39,6 +39,7 @@ def _name(ctx: click.Context, _parameter: click.Parameter, given: str | None) ->
 workspace: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--workspace",
     metavar="PATH",
+    shell_complete=lambda ctx, option, begun: ctx.obj.complete.folders(ctx, option, begun),
     expose_value=False,
     callback=_name,
     help=f"The workspace (default: ${VARIABLES[0]}, else the configuration's, else ~/workspace).",
@@ -86,6 +87,22 @@ class NamedWorkspace(msgspec.Struct, frozen=True):
             if Path(path := os.path.normpath(start / text)).is_relative_to(top)
         ]
         return next((one for one in named if os.path.lexists(self.root / one)), named[0] if named else text)
+
+
+Names = Iterable[tuple[str, str]]
+
+
+def completed(names: "Callable[[NamedWorkspace, OpenedEngine], Awaitable[Names]]") -> Callable[..., Any]:
+    """Return what a shell completes with `names`: words and what they mean. No script is run."""
+
+    async def read(found: NamedWorkspace) -> Names:
+        async with opened(found) as at:
+            return await names(found, at)
+
+    def complete(ctx: click.Context, argument: click.Parameter, begun: str) -> Any:
+        return ctx.obj.complete.words_of(lambda ctx: read(_find(ctx, quiet=True)))(ctx, argument, begun)
+
+    return complete
 
 
 class Printed(NamedTuple):

@@ -8,6 +8,7 @@ import msgspec
 
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import text
+from instar.plugins.evolve.cli import names
 from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, ledger
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.history.trailers import counted, plain
@@ -38,7 +39,7 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @command(order=True)
-@click.argument("files", nargs=-1)
+@click.argument("files", nargs=-1, shell_complete=names.files)
 @_yes
 async def accept(found: NamedWorkspace, files: tuple[str, ...], yes: bool) -> Printed:
     """Take over FILES (default: all) as they stand: they run from now on. What was changed is shown first."""
@@ -46,7 +47,7 @@ async def accept(found: NamedWorkspace, files: tuple[str, ...], yes: bool) -> Pr
 
 
 @command(order=True)
-@click.argument("files", nargs=-1)
+@click.argument("files", nargs=-1, shell_complete=names.files)
 @_yes
 async def restore(found: NamedWorkspace, files: tuple[str, ...], yes: bool) -> Printed:
     """Put the accepted version of FILES (default: all) back. What was changed is shown first; new files stay."""

@@ -3,6 +3,7 @@
 import click
 
 from instar.plugins.evolve import person
+from instar.plugins.evolve.cli import names
 from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, fail, look, opened
 from instar.plugins.evolve.gate.pending import PendingEntry
 from instar.plugins.evolve.history import blame, timeline
@@ -45,7 +46,7 @@ async def log(found: NamedWorkspace, limit: int) -> Printed:
 
 
 @command(epilog=_REF)
-@click.argument("ref", default="HEAD")
+@click.argument("ref", default="HEAD", shell_complete=names.refs)
 async def show(found: NamedWorkspace, ref: str) -> Printed:
     """Show the change REF (default: the newest): its cause, what the gate said, and its diff."""
     shown = await _shown(found, ref)
@@ -53,7 +54,7 @@ async def show(found: NamedWorkspace, ref: str) -> Printed:
 
 
 @command(epilog=_REF)
-@click.argument("ref", default="HEAD")
+@click.argument("ref", default="HEAD", shell_complete=names.refs)
 async def diff(found: NamedWorkspace, ref: str) -> Printed:
     """Show what the change REF (default: the newest) changed."""
     shown = await _shown(found, ref)
@@ -61,7 +62,7 @@ async def diff(found: NamedWorkspace, ref: str) -> Printed:
 
 
 @command()
-@click.argument("place", metavar="FILE:LINE")
+@click.argument("place", metavar="FILE:LINE", shell_complete=names.files)
 async def why(found: NamedWorkspace, place: str) -> Printed:
     """Show which change wrote a line of a file, and the message that led to it."""
     _demand_history(found)
@@ -73,7 +74,7 @@ async def why(found: NamedWorkspace, place: str) -> Printed:
 
 
 @command()
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=names.waiting)
 @click.option("--all", "rejected", is_flag=True, help="Also what was rejected.")
 async def pending(found: NamedWorkspace, id: str | None, rejected: bool) -> Printed:  # noqa: A002
     """List the changes that wait for a person; with ID show one: its diff, its test's output, its replay."""

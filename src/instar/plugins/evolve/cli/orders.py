@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from instar.plugins.evolve import person
+from instar.plugins.evolve.cli import names
 from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, ledger, opened, scripts, stage
 from instar.plugins.evolve.person import Rejected
 
@@ -18,7 +19,7 @@ class Frozen(msgspec.Struct, frozen=True):
 
 
 @command(order=True)
-@click.argument("id")
+@click.argument("id", shell_complete=names.waiting)
 async def approve(found: NamedWorkspace, id: str) -> Printed:  # noqa: A002
     """Let the change ID reach what it asks for, and install it. It is tried once more before."""
     async with opened(found) as at:
@@ -29,7 +30,7 @@ async def approve(found: NamedWorkspace, id: str) -> Printed:  # noqa: A002
 
 
 @command(order=True)
-@click.argument("id")
+@click.argument("id", shell_complete=names.waiting)
 @click.option("--reason", default="", help="Why; it stands in the log.")
 async def reject(found: NamedWorkspace, id: str, reason: str) -> Printed:  # noqa: A002
     """Refuse the change ID for good: just this one is not asked about again."""
@@ -40,7 +41,7 @@ async def reject(found: NamedWorkspace, id: str, reason: str) -> Printed:  # noq
 
 
 @command(order=True)
-@click.argument("ref", default="")
+@click.argument("ref", default="", shell_complete=names.refs)
 async def rollback(found: NamedWorkspace, ref: str) -> Printed:
     """Take the change REF back (default: the newest), by a new commit.
 
@@ -52,7 +53,7 @@ async def rollback(found: NamedWorkspace, ref: str) -> Printed:
 
 
 @command(order=True)
-@click.argument("file")
+@click.argument("file", shell_complete=names.files)
 async def pin(found: NamedWorkspace, file: str) -> Printed:
     """Keep the agent from changing FILE, or what is in it if it is a folder."""
     async with opened(found) as at:
@@ -62,7 +63,7 @@ async def pin(found: NamedWorkspace, file: str) -> Printed:
 
 
 @command(order=True)
-@click.argument("file")
+@click.argument("file", shell_complete=names.pinned)
 async def unpin(found: NamedWorkspace, file: str) -> Printed:
     """Let the agent change FILE again."""
     async with opened(found) as at:

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, GateContext
+from instar.plugins.evolve.cli import names
 from instar.plugins.evolve.cli.command import (
     NamedWorkspace,
     Printed,
@@ -22,7 +23,7 @@ from instar.plugins.evolve.cli.command import (
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate.replay import of_candidate
 from instar.plugins.evolve.gate.report import StagePassed
-from instar.plugins.evolve.gate.verdict import GateVerdict
+from instar.plugins.evolve.gate.stages import GateVerdict
 from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, Look
 from instar.plugins.evolve.history.repository import INITIAL
 from instar.plugins.evolve.history.trailers import plain
@@ -99,9 +100,21 @@ async def replay(found: NamedWorkspace, file: Path) -> Printed:
 @command()
 @click.argument("command")
 @click.option(
-    "--good", metavar="REF", default=INITIAL, show_default=True, help="A change at which it passed."
+    "--good",
+    metavar="REF",
+    default=INITIAL,
+    show_default=True,
+    shell_complete=names.refs,
+    help="A change at which it passed.",
 )
-@click.option("--bad", metavar="REF", default="HEAD", show_default=True, help="A change at which it fails.")
+@click.option(
+    "--bad",
+    metavar="REF",
+    default="HEAD",
+    show_default=True,
+    shell_complete=names.refs,
+    help="A change at which it fails.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from instar.plugins.evolve.database import Database
+from instar.plugins.evolve.history.trailers import ends
 
 T = TypeVar("T")
 
@@ -23,8 +24,6 @@ MOST: Final = 32
 """Entries that wait, and rejected ones that are remembered."""
 LARGEST: Final = 4 << 20
 """Bytes of one entry as it is written. Nothing that a person decides on is cut."""
-SHOWN: Final = 1 << 16
-"""Characters of a test's output and of a replay's report; of a longer one both ends are kept."""
 _ALL: Final = "SELECT id, value FROM pending ORDER BY time, id"
 _ONE: Final = "SELECT id, value FROM pending WHERE id = ?"
 _PUT: Final = "INSERT INTO pending VALUES (?, ?, NULL, ?)"
@@ -268,14 +267,6 @@ def _is_replaced(one: PendingEntry, proposal: Proposal) -> bool:
 def _cut(proposal: Proposal) -> Proposal:
     shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay")}
     return msgspec.structs.replace(proposal, **shown)
-
-
-def ends(text: str) -> str:
-    """Return a text, of a longer one than `SHOWN` both ends and how much was left out."""
-    if len(text) <= SHOWN:
-        return text
-    half = SHOWN // 2
-    return f"{text[:half]}\n… ({len(text) - 2 * half} characters are left out)\n{text[-half:]}"
 
 
 def _visible(text: str) -> str:

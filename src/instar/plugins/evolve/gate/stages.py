@@ -1,4 +1,4 @@
-"""The gate's first two stages, which start the candidate in a copy of the workspace.
+"""What the gate's stages find of a candidate, and its first two, which start it in a copy of the workspace.
 
 Parse: a script answers `discover` in time, and keeps its name and its test. Test: the test that it registered passes.
 """
@@ -13,8 +13,14 @@ import msgspec
 from instar.plugin import process, wire
 from instar.plugins.evolve import discovery, protocol, script
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused
+from instar.plugins.evolve.discovery import Registration, ScriptTool
+from instar.plugins.evolve.gate.authority import Authority
 from instar.plugins.evolve.gate.manifest import BadManifest, Manifest, parse
-from instar.plugins.evolve.history.trailers import counted
+from instar.plugins.evolve.gate.replay import ReplayReport
+from instar.plugins.evolve.gate.report import StagePassed
+from instar.plugins.evolve.gate.score import ScoreReport
+from instar.plugins.evolve.grants import GrantedVersion
+from instar.plugins.evolve.history.trailers import counted, one_line
 from instar.plugins.evolve.trial import Trial
 
 LARGEST: Final = 1 << 20
@@ -22,19 +28,66 @@ LARGEST: Final = 1 << 20
 SHOWN: Final = 8192
 """Bytes of a test's output that the model is shown; the end is kept, where test runners say what failed."""
 _LIMIT: Final = 4 << 20
+_DESCRIBED: Final = 200
+"""Characters of a tool's description that a summary holds."""
+
+
+class GateVerdict(msgspec.Struct):
+    """A candidate that passed. `raised` is what a person must allow first; empty: it may be installed.
+
+    `registration` is what its script registers, None for a prompt; `test` what its test printed, None without one.
+    `settled` is the script's grant once it is installed, and `held` how its version is held.
+    """
+
+    stages: tuple[StagePassed, ...] = ()
+    registration: Registration | None = None
+    test: str | None = None
+    replay: ReplayReport | None = None
+    score: ScoreReport | None = None
+    raised: tuple[str, ...] = ()
+    held: GrantedVersion | None = None
+    settled: Authority | None = None
+
+    @property
+    def ms(self) -> int:
+        """What the gate took."""
+        return sum(stage.ms for stage in self.stages)
+
+    def learned(self, live: Registration | None, diff: str) -> str:
+        """Return in a sentence what is new with the candidate, given what is `live` and its diff."""
+        before = {tool.full: tool for tool in live.tools} if live is not None else {}
+        after = {tool.full: tool for tool in self.registration.tools} if self.registration is not None else {}
+        said = [_new(tool) for name, tool in after.items() if name not in before]
+        said += [f"the tool {name} is gone" for name in before if name not in after]
+        said += [_other(before[name], tool) for name, tool in after.items() if before.get(name, tool) != tool]
+        lines = diff.split("\n")[2:]
+        more, less = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+        return f"{'; '.join([*said, ''])}{counted(more, 'line')} added, {less} removed"
+
+
+def _new(tool: ScriptTool) -> str:
+    about = one_line(tool.description, _DESCRIBED).rstrip(".")
+    return f"new tool {tool.full}" + (f" ({about})" if about else "")
+
+
+def _other(before: ScriptTool, after: ScriptTool) -> str:
+    if before.patterns != after.patterns:
+        return f"the tool {after.full} asks about {', '.join(after.patterns) or 'nothing'} now"
+    what = "takes other arguments" if before.parameters != after.parameters else "is described otherwise"
+    return f"the tool {after.full} {what}"
 
 
 class Registered(msgspec.Struct, frozen=True):
     """What a candidate registers, and the manifest that it asks to be held to."""
 
-    registration: discovery.Registration
+    registration: Registration
     manifest: Manifest | None = None
 
 
 async def hook(
     trial: Trial,
     candidate: Candidate,
-    live: discovery.Registration | None,
+    live: Registration | None,
     prompts: Mapping[str, str],
     timeout: float,
 ) -> Registered:

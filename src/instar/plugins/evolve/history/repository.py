@@ -290,11 +290,11 @@ class Revisions:
             *("show", "--format=", "--patch", "--no-color", *_SHOWN, commit, "--"),
         )
 
-    async def between(self, old: str, new: str) -> str:
-        """Return what differs from one commit (an id) to another, as `diff` does."""
+    async def between(self, old: str, new: str, paths: Sequence[str] = ()) -> str:
+        """Return what differs from one commit (an id) to another below `paths` (none: anywhere), as `diff` does."""
         return await self._git(
             *("-c", f"core.bigFileThreshold={_UNSHOWN}"),
-            *("diff", "--no-color", *_SHOWN[:3], old, new, "--"),
+            *("diff", "--no-color", *_SHOWN[:3], old, new, "--", *paths),
         )
 
     async def uncommitted(self) -> list[str]:

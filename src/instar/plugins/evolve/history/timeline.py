@@ -174,10 +174,15 @@ async def show(revisions: Revisions, audit_log: AuditLog, ref: str, longest: int
     return Shown(change, diff[:longest], max(0, len(diff) - longest), [of_entry(one) for one in others])
 
 
-async def compare(revisions: Revisions, old: str, new: str, longest: int = 100_000) -> Compared:
-    """Return what differs between the versions that two refs name. Raises as `show`, also where git cannot say it."""
+async def compare(
+    revisions: Revisions, old: str, new: str, file: str = "", longest: int = 100_000
+) -> Compared:
+    """Return what differs between the versions that two refs name, in all files or below `file`.
+
+    Raises as `show`, also where git cannot say it.
+    """
     before, after = await revisions.find(old), await revisions.find(new)
-    diff = await revisions.between(before.id, after.id)
+    diff = await revisions.between(before.id, after.id, [file] if file else [])
     return Compared(of_commit(before), of_commit(after), diff[:longest], max(0, len(diff) - longest))
 
 

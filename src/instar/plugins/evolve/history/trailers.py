@@ -19,6 +19,9 @@ LONGEST: Final = 1000
 SUBJECT: Final = 200
 """Characters of a subject."""
 
+SHOWN: Final = 1 << 16
+"""Characters of what a person is shown of a test, a replay or a diff."""
+
 _LINE: Final = re.compile(r"([A-Z][A-Za-z -]{0,40}): (.+)")
 _KEYS: Final = {
     "Session": "session",
@@ -105,6 +108,14 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 def plain(text: str) -> str:
     """Return `text` with its lines and tabs kept and what a terminal would obey gone."""
     return "".join(char for char in text if char in "\n\t" or _is_safe(char))
+
+
+def ends(text: str) -> str:
+    """Return a text, of one longer than `SHOWN` both ends and how much is left out."""
+    if len(text) <= SHOWN:
+        return text
+    half = SHOWN // 2
+    return f"{text[:half]}\n… ({len(text) - 2 * half} characters are left out)\n{text[-half:]}"
 
 
 def counted(count: float, noun: str) -> str:

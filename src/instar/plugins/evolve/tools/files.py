@@ -9,7 +9,7 @@ from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import CandidateRefused, Change
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import Installed
-from instar.plugins.evolve.gate.verdict import GateVerdict
+from instar.plugins.evolve.gate.stages import GateVerdict
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.tools.definition import Execute, ToolDefinition, cause_of, tool

@@ -1,0 +1,85 @@
+// @ts-check
+/** Pictures in SVG: the versions of a workspace, and bars. What they show stands beside them as text too. */
+
+import { html, cls } from "./ui.js";
+import * as evolve from "./evolve.js";
+
+/** @typedef {evolve.Plain} Plain */
+
+const ROW = 34;
+const STEP = 26;
+const MOST = 40;
+const SHOWN = /^(installed|taken back|refused|waits|decided|rolled back|accepted|departed|approved|changed)$/;
+
+/**
+ * The versions of each file, oldest first: what was installed, what was refused, what was taken back and by what.
+ * @param {{ changes: Plain[] }} props
+ */
+export function Graph({ changes }) {
+  const tried = changes
+    .filter((one) => one.kind === "installed" || one.kind === "refused")
+    .flatMap((one) => one.files ?? []);
+  const files = [...new Set(tried.filter((file) => /^(hooks|prompts|config)\//.test(file)))].slice(0, 8);
+  const drawn = changes
+    .filter(
+      (one) => SHOWN.test(evolve.outcome(one)) && one.files?.some((/** @type {string} */ file) => files.includes(file)),
+    )
+    .slice(0, MOST)
+    .reverse();
+  if (!drawn.length) return html`<p class="muted">There is no version but the first.</p>`;
+  const width = Math.max(220, 30 + drawn.length * STEP);
+  /** @param {number} index */
+  const x = (index) => 18 + index * STEP;
+  /** @param {Plain} change */
+  const y = (change) =>
+    22 + Math.max(0, files.indexOf(change.files.find((/** @type {string} */ file) => files.includes(file)))) * ROW;
+  const installed = drawn.filter((one) => evolve.outcome(one) === "installed").length;
+  const refused = drawn.filter((one) => one.kind === "refused").length;
+  const label = `${drawn.length} steps of ${files.join(", ")}: ${installed} live changes, ${refused} refused. The timeline lists them.`;
+  return html`<div class="wide" tabindex="0" role="region" aria-label="Graph of versions"><svg class="graph" role="img" aria-label=${label} width=${width} height=${files.length * ROW + 8} viewBox=${`0 0 ${width} ${files.length * ROW + 8}`}>
+    ${files.map((file, row) => html`<text x="4" y=${row * ROW + 10}>${file}</text><line x1="8" x2=${width - 8} y1=${22 + row * ROW} y2=${22 + row * ROW} />`)}
+    ${drawn.map((one, index) => arc(one, index, drawn, x, y))}
+    ${drawn.map((one, index) => node(one, x(index), y(one)))}
+  </svg></div>`;
+}
+
+/** @param {Plain} change @param {number} index @param {Plain[]} drawn @param {(at: number) => number} x @param {(one: Plain) => number} y */
+function arc(change, index, drawn, x, y) {
+  const target = drawn.findIndex(
+    (one) => one.commit && change.rolls_back?.length >= 7 && one.commit.startsWith(change.rolls_back),
+  );
+  if (target < 0) return null;
+  const [from, to, height] = [x(index), x(target), y(change)];
+  return html`<path class="arc" d=${`M${from},${height} C${from},${height + 14} ${to},${height + 14} ${to},${height}`} />`;
+}
+
+/** @param {Plain} change @param {number} x @param {number} y */
+function node(change, x, y) {
+  const kind = evolve.outcome(change);
+  const name = evolve.nameOf(change);
+  const go = () => {
+    if (name) location.hash = evolve.link("change", name);
+  };
+  const title = html`<title>${`${kind}${change.epoch != null ? ` ${change.epoch}` : ""}: ${change.files.join(", ")}`}</title>`;
+  if (change.kind === "refused")
+    return html`<path class=${cls("cross", kind === "waits" && "waits")} d=${`M${x - 4},${y - 4}l8,8m0,-8l-8,8`} onClick=${go}>${title}</path>`;
+  return html`<circle class=${cls("node", kind.replace(" ", "-"), evolve.found().status?.probation?.[change.files[0]] && isLive(change) && "trial")} cx=${x} cy=${y} r="6" onClick=${go}>${title}</circle>`;
+}
+
+/** Whether it is what runs now. @param {Plain} change */
+const isLive = (change) =>
+  evolve.found().changes.find((one) => one.epoch != null && one.files?.includes(change.files[0])) === change;
+
+/**
+ * Bars of a value by name, the longest the whole width; `rows` have a name, a value, words for it, and parts of it in order.
+ * @param {{ label: string, rows: { name: string, value: number, words: string, part?: number }[] }} props
+ */
+export function Bars({ label, rows }) {
+  const most = Math.max(1, ...rows.map((one) => one.value));
+  return html`<table class="bars"><caption>${label}</caption><tbody>${rows.map(
+    (one) => html`<tr><th scope="row">${one.name}</th>
+    <td><svg width="100%" height="12" aria-hidden="true" preserveAspectRatio="none" viewBox="0 0 100 12">
+      <rect class="bar" width=${(100 * one.value) / most} height="12" />${one.part ? html`<rect class="bar part" width=${(100 * one.part) / most} height="12" />` : null}</svg></td>
+    <td class="words">${one.words}</td></tr>`,
+  )}</tbody></table>`;
+}

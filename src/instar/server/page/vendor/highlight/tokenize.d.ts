@@ -1,0 +1,1 @@
+export * from "@speed-highlight/core/dist/tokenize.js";

@@ -1,0 +1,304 @@
+"""The evolution and the overview, as a person meets them: changes appear by themselves, and are decided on."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.page.conftest import PHONE, Machine
+from tests.plugins.evolve.cli.conftest import BOT, TEST
+from tests.server.conftest import Served, environment_in
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LogIn = Callable[..., Any]
+
+HOSTILE = "<img src=x onerror=document.title='run'>"
+EDIT = "tool: evolve_hook_edit"
+EXPECT = '"expect": {"hook": "execute_tool", "field": "ms", "at_most": 9000, "within": {"calls": 20}}'
+STORY = f"""== turn
+text: I say {HOSTILE} and goodbye.
+{EDIT} {{"hook": "bot.sh", "oldString": "Hello!", "newString": "{HOSTILE}"}}
+== turn
+text: Then I stay polite.
+{EDIT} {{"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello there!", {EXPECT}}}
+== turn
+text: It is done.
+== turn
+text: Nobody needs to be asked.
+{EDIT} {{"hook": "bot.sh", "oldString": ", \\"permission\\": {{\\"arg\\": \\"who\\"}}", "newString": ""}}
+== turn
+text: It waits for you.
+== title
+text: Manners {HOSTILE}
+"""
+
+
+class Evolving:
+    """A server on a workspace whose agent changes itself as it is asked."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.workspace = machine.root / "ws"
+        for name, text in (("hooks/bot.sh", BOT), ("tests/bot_test.sh", TEST)):
+            file = self.workspace / name
+            file.parent.mkdir(parents=True)
+            file.write_text(text)
+            file.chmod(0o755)
+        (machine.root / "script.txt").write_text(STORY)
+        environment = {**environment_in(machine.root), "INSTAR_WORKSPACE": str(self.workspace)}
+        self.served = machine.served = Served([], machine.project, environment)
+        self._session = self.served.session()
+
+    @property
+    def bot(self) -> str:
+        return (self.workspace / "hooks" / "bot.sh").read_text()
+
+    def ask(self, text: str) -> None:
+        """Let the agent work on a prompt to its end."""
+        answer = self.served.ask(self._session, text).json()
+        assert "error" not in answer["info"], answer
+
+
+@pytest.fixture
+def evolving(machine: Machine) -> Evolving:
+    return Evolving(machine)
+
+
+def order(page: Any, button: str, within: str = ".detail", shows: str = "p") -> str:
+    """Press a button, wait until its dialog shows what will change, and confirm; return what it said."""
+    page.locator(within).get_by_role("button", name=button, exact=True).first.click()
+    page.wait_for_selector(f"dialog {shows}")
+    said = str(page.locator("dialog").inner_text())
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector("dialog", state="detached")
+    return said
+
+
+def see(page: Any, *outcomes: str) -> None:
+    """Wait until the timeline shows these outcomes, newest first."""
+    page.wait_for_function(
+        "wanted => wanted.every((one, at) => document.querySelectorAll('.timeline .outcome')[at]?.textContent === one)",
+        arg=list(outcomes),
+    )
+
+
+def test_a_change_appears_by_itself_with_all_its_evidence_and_is_taken_back(
+    evolving: Evolving, log_in: LogIn
+) -> None:
+    page = log_in(evolving.served, "#/evolution")
+    page.wait_for_selector(".timeline")
+    evolving.ask("Be polite.")
+    see(page, "installed", "refused", "other files")
+    page.click(".timeline li:has(.outcome.bad) a")
+    page.wait_for_selector(".stage.bad")
+    assert page.locator(".stage.bad .name").inner_text() == "test"
+    assert "it must say Hello" in page.locator("pre.bad").inner_text()
+    assert f'+execute_tool) echo \'{{"result": "{HOSTILE}"}}\'' in page.locator(".diff").inner_text()
+    assert page.locator("blockquote").first.inner_text() == "Be polite."
+    assert page.locator("blockquote").nth(1).inner_text() == f"I say {HOSTILE} and goodbye."
+    page.click(".timeline li:has(.outcome.good) a")
+    page.wait_for_selector(".stage.good:has-text('authority')")
+    assert "Of execute_tool, the median time in ms is at most 9000" in page.locator("article").inner_text()
+    page.click("summary:has-text('What its test printed')")
+    assert "Hello there!" in page.locator("details[open] pre").inner_text()
+    assert re.search(r"100 tokens in and \d+ out, \$0.00", page.locator("article").inner_text())
+    assert page.locator("a:has-text('its session')").get_attribute("href").startswith("#/sessions/ses_")
+    said = order(page, "Roll back", shows=".diff")
+    assert '-execute_tool) echo \'{"result": "Hello there!"}\'' in said
+    see(page, "rolled back", "installed, then rolled back", "refused")
+    assert evolving.bot == BOT
+    assert "It was taken back" in page.locator("article").inner_text()
+    assert not page.locator("img").count()
+    assert page.title() != "run"
+
+
+def test_what_would_reach_more_waits_and_a_person_approves_or_rejects_it(
+    evolving: Evolving, log_in: LogIn
+) -> None:
+    page = log_in(evolving.served, "#/evolution")
+    page.wait_for_selector(".timeline")
+    evolving.ask("Be polite.")
+    evolving.ask("Ask nobody.")
+    see(page, "waits for you", "installed", "refused")
+    assert "its tool bot_greet would no longer ask about who" in page.locator(".waiting").inner_text()
+    page.click(".timeline li:has-text('waits for you') a")
+    page.wait_for_selector("tr.differs")
+    assert "bot_greet (who)" in page.locator("tr.differs").inner_text()
+    page.click("text=All of the evolution")
+    assert "would no longer ask about who" in order(page, "Approve", ".waiting", ".diff")
+    see(page, "installed", "approved", "waited for you", "installed")
+    assert '"permission"' not in evolving.bot
+    assert "the tool bot_greet asks about nothing now" in page.locator(".learned").inner_text()
+    order(page, "Take the newest change back", shows=".diff")
+    see(page, "rolled back", "installed, then rolled back")
+    assert '"permission"' in evolving.bot
+
+
+def test_a_rejection_says_why_and_a_pin_keeps_the_agent_from_a_file(
+    evolving: Evolving, log_in: LogIn
+) -> None:
+    evolving.ask("Be polite.")
+    evolving.ask("Ask nobody.")
+    page = log_in(evolving.served, "#/evolution")
+    page.locator(".waiting").get_by_role("button", name="Reject").click()
+    page.fill("dialog input", "it must ask")
+    page.press("dialog input", "Enter")
+    see(page, "rejected", "waited for you")
+    assert "it must ask" in page.locator(".timeline").inner_text()
+    assert not page.locator(".waiting").count()
+    page.click(".timeline li:has(.outcome.good) a")
+    order(page, "Pin")
+    see(page, "pinned")
+    order(page, "Unpin")
+    see(page, "unpinned", "pinned")
+
+
+def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_is_there(
+    evolving: Evolving, log_in: LogIn
+) -> None:
+    evolving.ask("Be polite.")
+    page = log_in(evolving.served, "#/evolution")
+    see(page, "installed", "refused", "other files")
+    page.select_option("label:has-text('Outcome') select", label="refused")
+    see(page, "refused")
+    assert page.locator(".timeline li").count() == 1
+    page.select_option("label:has-text('Outcome') select", label="all")
+    page.select_option("label:has-text('Session') select", label=f"Manners {HOSTILE}")
+    assert page.locator(".timeline li").count() == 2
+    page.select_option("label:has-text('Script or prompt') select", label="tests/bot_test.sh")
+    page.wait_for_selector("text=No change is like that.")
+    page.click("text=Compare two versions")
+    page.wait_for_selector(".detail .diff")
+    assert "Hello there!" in page.locator(".detail .diff").inner_text()
+    page.click("text=All of the evolution")
+    page.click("text=hooks/bot.sh line by line")
+    page.click(".source a:has-text('version 2')")
+    why = page.locator(".why")
+    why.wait_for()
+    assert "The agent wrote it" in why.inner_text()
+    assert "Be polite." in why.inner_text()
+    page.evaluate("location.hash = '#/evolution/file/100%'")
+    page.wait_for_selector("[role=alert]:has-text('there is no 100%')")
+
+
+def test_without_a_workspace_it_says_how_to_have_one(machine: Machine, log_in: LogIn) -> None:
+    page = log_in(machine.start("== turn\ntext: hello\n"), "#/evolution")
+    page.wait_for_selector("[role=alert]:has-text('evolve is not in use in this directory')")
+    assert "instar init FOLDER" in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, {"width": 1200, "height": 850}], ids=["phone", "desk"])
+def test_it_fits_a_phone_and_a_screen_reader_in_light_and_dark(
+    evolving: Evolving, log_in: LogIn, size: dict[str, int], scheme: str
+) -> None:
+    evolving.ask("Be polite.")
+    evolving.ask("Ask nobody.")
+    page = log_in(evolving.served, "#/evolution")
+    page.set_viewport_size(size)
+    page.emulate_media(color_scheme=scheme)
+    see(page, "waits for you")
+    change = page.locator(".timeline li:has(.outcome.good) a").get_attribute("href")
+    for view in "#/evolution", change, "#/evolution/compare", "#/evolution/file/hooks/bot.sh/9", "#/overview":
+        page.evaluate("view => { location.hash = view }", view)
+        page.wait_for_selector({"#/overview": ".bars"}.get(view, ".detail h1"))
+        assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+        assert violations(page) == []
+
+
+def violations(page: Any) -> list[str]:
+    """What axe finds wrong with the page as it stands."""
+    axe = Path(os.environ["INSTAR_PAGE"]) / "node_modules" / "axe-core" / "axe.min.js"
+    page.evaluate(axe.read_text())
+    return list(
+        page.evaluate("async () => (await axe.run()).violations.map(one => one.id + one.nodes[0].html)")
+    )
+
+
+def test_the_keyboard_alone_goes_through_the_timeline_and_takes_a_change_back(
+    evolving: Evolving, log_in: LogIn
+) -> None:
+    evolving.ask("Be polite.")
+    page = log_in(evolving.served)
+    page.keyboard.press("g")
+    page.keyboard.press("e")
+    see(page, "installed", "refused")
+    page.focus(".timeline li a")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Roll back").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog .diff")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    assert "Hello there!" in evolving.bot
+    page.get_by_role("button", name="Roll back").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Roll back").focus()
+    page.keyboard.press("Enter")
+    see(page, "rolled back")
+    assert evolving.bot == BOT
+
+
+def test_the_overview_tells_what_is_used_and_stops_everything(evolving: Evolving, log_in: LogIn) -> None:
+    evolving.ask("Be polite.")
+    page = log_in(evolving.served, "#/overview")
+    page.wait_for_selector(".bars >> text=evolve_hook_edit")
+    page.select_option("label:has-text('By') select", label="Session")
+    page.wait_for_selector(f".bars >> text=Manners {HOSTILE}")
+    page.wait_for_selector("text=A turn may take 40 steps")
+    page.wait_for_selector("text=Every 30 min 0 s; next in")
+    page.click("text=Beat now")
+    page.wait_for_selector("[aria-label='Past heartbeats'] td:has-text('skipped')")
+    page.click("text=Look for what is wrong")
+    page.wait_for_selector(".checks li:has-text('evolve')")
+    page.click("text=Stop everything")
+    page.locator("dialog").get_by_role("button", name="Stop everything").click()
+    page.wait_for_selector("text=Stopped: nothing begins by itself.")
+    assert evolving.served.http.get("/instar/stop").json()["halted"] > 0
+    page.click("text=Let it go on")
+    page.wait_for_selector("text=Stopped: nothing begins by itself.", state="detached")
+    assert evolving.served.http.get("/instar/stop").json()["halted"] == 0
+
+
+def test_what_steers_is_accepted_with_its_diff_before_the_eyes(machine: Machine, log_in: LogIn) -> None:
+    served = machine.start("== turn\ntext: hello\n", permission={"bash": "allow"})
+    page = log_in(served, "#/overview")
+    page.wait_for_selector("text=You have not trusted this folder")
+    page.wait_for_selector(".diff .added:has-text('permission')")
+    page.click("text=Accept what is shown")
+    page.wait_for_selector("text=Nothing waits to be accepted.")
+    assert served.http.get("/instar/trust").json()["trusted"] is True
+
+
+@pytest.fixture
+def example(machine: Machine) -> Served:
+    """A server on a copy of examples/hello, with the models of `make demo-page`."""
+    shutil.copytree(
+        EXAMPLES / "hello", machine.root / "workspace", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    environment = {**environment_in(machine.root), "INSTAR_WORKSPACE": str(machine.root / "workspace")}
+    del environment["INSTAR_SCRIPT"]
+    machine.served = Served([], machine.project, environment)
+    return machine.served
+
+
+def test_the_pictures_of_the_docs_are_made(example: Served, log_in: LogIn) -> None:
+    page = log_in(example, "#/evolution")
+    page.set_viewport_size({"width": 1200, "height": 800})
+    session = example.session()
+    body = {"model": {"providerID": "scripted", "modelID": "demo"}}
+    prompt = "Write a note about what an instar is, and count the words in it."
+    example.http.post(
+        f"/session/{session}/message", json={**body, "parts": [{"type": "text", "text": prompt}]}
+    )
+    see(page, "other files", "installed", "refused")
+    page.wait_for_selector(".notices p", state="detached")
+    page.screenshot(path=IMAGES / "page-evolution.png")
+    page.click(".timeline li:has(.outcome.good) a")
+    page.wait_for_selector(".stage.good:has-text('authority')")
+    page.screenshot(path=IMAGES / "page-change.png")
