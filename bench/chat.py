@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.figure import Figure, Show, play
-from bench.program import COMMAND, cpu_of, environment, memory_of, serving
+from bench.program import COMMAND, cpu_of, environment, memory_of, serving, timed
 
 COLUMNS, ROWS = 100, 30
 PATIENCE = 300.0
@@ -188,8 +188,8 @@ def typed(terminal: Terminal) -> Iterator[float]:
             terminal.type("\x15")  # an empty input again
             known = (known + drained(terminal, 0.1))[-4096:]
         letter = chr(FIRST_LETTER + keys)
-        terminal.type(letter)
         began, seen = time.perf_counter(), b""
+        terminal.type(letter)
         while letter.encode() not in seen:
             if time.perf_counter() - began > PATIENCE:
                 raise RuntimeError(f"{letter!r} was not echoed")
@@ -235,6 +235,9 @@ def measure(root: Path, show: Show, runs: int, tokens: int, messages: int) -> No
     )
     folder = root / "project"
     folder.mkdir()
+    for arguments in (["--version"], ["run", "hi"]):
+        took = [timed(arguments, folder, env).wall * 1000 for _ in range(runs + 1)][1:]
+        show(Figure(f"instar {' '.join(arguments)}: wall", took, "ms"))
     for figure in imports(runs):
         show(figure)
     for figure in starts(folder, env, runs, messages):

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -255,3 +256,17 @@ def test_a_chat_goes_on_by_itself_once_its_server_is_there_again(machine, server
     assert sum("› long" in row for row in terminal.rows) == 1
     terminal.type("\x04")
     assert terminal.end() == 0
+
+
+def test_no_other_command_pays_for_the_library_of_the_input(machine):
+    for arguments in (["--version"], ["run", "-m", "scripted/echo", "hi"]):
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "instar", *arguments],
+            cwd=machine.project,
+            env=machine.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "prompt_toolkit" not in done.stderr
