@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,7 +54,7 @@ class Demo:
         self._log = home / "server.log"
         self.server = self._open()
         assert self.server.stdout is not None
-        self.address = next((line.strip() for line in self.server.stdout if "#ticket=" in line), "")
+        self.address = next((_evolution(line) for line in self.server.stdout if "#ticket=" in line), "")
         if not self.address:
             raise DemoError(f"the server ended with exit code {self.server.wait()}: {self._log.read_text()}")
         self._url = self.address.partition("/#")[0]
@@ -69,7 +70,7 @@ class Demo:
         """Return a new address: one logs in once, and only for a minute."""
         with self._open() as asked:
             assert asked.stdout is not None
-            return asked.stdout.read().strip()
+            return _evolution(asked.stdout.read())
 
     def is_shown(self) -> bool:
         """Whether a browser follows the events."""
@@ -100,17 +101,22 @@ class Demo:
             return str(answer.read().decode())
 
 
+def _evolution(printed: str) -> str:
+    """Return the address that `instar open` printed, short, and leading to the evolution."""
+    return f"{printed.partition('&')[0].strip()}&view=evolution"
+
+
 def run(home: Path) -> None:
     """Serve, and play once somebody looks."""
     demo = Demo(home)
     try:
-        print(f"Open this in a browser:\n\n  {demo.address}&view=evolution\n", flush=True)
+        print(f"Open this in a browser:\n\n  {demo.address}\n", flush=True)
         print("The story begins once the page is open. Ctrl-C ends it all.", flush=True)
         printed = time.monotonic()
         while not demo.is_shown():
             if time.monotonic() - printed > PATIENCE - 5:
                 print(
-                    f"or, since that one is old by now:\n\n  {demo.another_address()}&view=evolution\n",
+                    f"or, since that one is old by now:\n\n  {demo.another_address()}\n",
                     flush=True,
                 )
                 printed = time.monotonic()
@@ -128,7 +134,9 @@ def run(home: Path) -> None:
 
 
 def main() -> int:
-    """Run the demo in a folder that is removed afterwards."""
+    """Run the demo in a folder that is removed afterwards, also when its terminal is closed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="instar-demo-", ignore_cleanup_errors=True) as home:
         try:
             run(Path(home))

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 
 import pytest
 from tests.server.conftest import PASSWORD
@@ -274,7 +275,7 @@ def test_each_order_of_the_help_does_what_it_says(chat, machine):
     terminal.wait_until(lambda: terminal.rows.count("› write it") == 2)
     terminal.type("/new\r")
     terminal.type("/sessions\r")
-    shows(terminal, "sessions (1/3)")
+    shows(terminal, "sessions (1/2)")
     terminal.type("\x03")
     terminal.type("/compact\r")
     shows(terminal, "has no messages to summarise")
@@ -292,3 +293,37 @@ def test_a_session_is_named_by_the_beginning_of_its_id(chat, machine):
     (listed,) = json.loads(machine.instar("session", "list", "--json").stdout)
     terminal = chat("-s", listed["id"][:14])
     assert "› hello" in terminal.rows
+
+
+@pytest.mark.slow
+def test_a_wrong_order_is_said_and_not_sent_and_a_path_is_a_text(chat, machine):
+    terminal = chat()
+    terminal.type("/comapct\r")
+    shows(terminal, "there is no order, command or skill /comapct")
+    terminal.type("/tmp is a folder\r")
+    shows(terminal, "You said: /tmp is a folder")
+    terminal.type(" /comapct\r")
+    shows(terminal, "You said:  /comapct")
+
+
+@pytest.mark.slow
+def test_a_diff_that_was_asked_about_is_shown_once_and_the_wait_is_no_part_of_the_time(chat, machine):
+    machine.write("opencode.json", '{"permission": {"edit": "ask"}}')
+    terminal = chat()
+    terminal.type("write it\r")
+    shows(terminal, "? edit wants: note.txt")
+    asked = time.monotonic()
+    terminal.wait_until(lambda: time.monotonic() > asked + 1.5)
+    terminal.type("o\r")
+    shows(terminal, "Written.")
+    assert [row.strip() for row in terminal.rows if row.strip() == "+one"] == ["+one"]
+    (line,) = (row for row in terminal.rows if row.startswith("✓ write note.txt"))
+    assert float(line.split()[-2]) < 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["exit", "quit", ":q"])
+def test_a_word_that_leaves_other_programs_leaves_a_chat(chat, word):
+    terminal = chat()
+    terminal.type(f"{word}\r")
+    assert terminal.end() == 0

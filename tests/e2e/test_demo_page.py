@@ -31,7 +31,7 @@ def test_the_demo_of_the_page_plays_its_story_once_the_page_is_open_and_leaves_n
             assert demo.stdout is not None
             address = next(line.strip() for line in demo.stdout if "#ticket=" in line)
             happened = list(_follow(address))
-            os.killpg(demo.pid, signal.SIGINT)
+            os.kill(demo.pid, signal.SIGHUP)
             said = demo.stdout.read()
         finally:
             demo.kill()

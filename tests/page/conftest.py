@@ -52,13 +52,13 @@ class Machine:
         self.project.mkdir()
         self.served: Served | None = None
 
-    def start(self, script: str = "", port: str = "0", **settings: Any) -> Served:
+    def start(self, script: str = "", port: str = "0", host: str = "127.0.0.1", **settings: Any) -> Served:
         """Start the server; `script` is what its model says, `settings` stand in the project."""
         if script:
             (self.root / "script.txt").write_text(script)
             settings = {"model": "scripted/test", **settings}
             (self.project / "opencode.json").write_text(json.dumps(settings))
-        self.served = Served(["--port", port], self.project, environment_in(self.root))
+        self.served = Served(["--port", port, "--hostname", host], self.project, environment_in(self.root))
         return self.served
 
     def again(self) -> Served:

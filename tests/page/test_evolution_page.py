@@ -1,14 +1,17 @@
 """The evolution and the overview, as a person meets them: changes appear by themselves, and are decided on."""
 
+import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from tests.page.conftest import PHONE, Machine
+from tests.page.test_hostile import PAYLOADS
 from tests.plugins.evolve.cli.conftest import BOT, TEST
 from tests.server.conftest import Served, environment_in
 
@@ -37,17 +40,31 @@ text: Manners {HOSTILE}
 """
 
 
+def story(hostile: str) -> str:
+    """A model that says a text, and writes it into its prompt and its script."""
+    prompt = {"prompt": "chat.md", "oldString": "Be kind.", "newString": hostile}
+    script = {"hook": "bot.sh", "oldString": "Hello!", "newString": hostile}
+    turns = [("evolve_hook_edit", script), ("evolve_prompt_edit", prompt)]
+    said = "".join(
+        f"== turn\ntext: <<END\n{hostile}\nEND\ntool: {tool} {json.dumps(given)}\n" for tool, given in turns
+    )
+    title = hostile.split("\n")[0]
+    return f"{said}== turn\ntext: It is done.\n== title\ntext: {title}\n"
+
+
 class Evolving:
     """A server on a workspace whose agent changes itself as it is asked."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(
+        self, machine: Machine, hostile: str = HOSTILE, files: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.workspace = machine.root / "ws"
-        for name, text in (("hooks/bot.sh", BOT), ("tests/bot_test.sh", TEST)):
+        for name, text in {"hooks/bot.sh": BOT, "tests/bot_test.sh": TEST, **files}.items():
             file = self.workspace / name
-            file.parent.mkdir(parents=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
             file.chmod(0o755)
-        (machine.root / "script.txt").write_text(STORY)
+        (machine.root / "script.txt").write_text(STORY if hostile is HOSTILE else story(hostile))
         environment = {**environment_in(machine.root), "INSTAR_WORKSPACE": str(self.workspace)}
         self.served = machine.served = Served([], machine.project, environment)
         self._session = self.served.session()
@@ -188,6 +205,58 @@ def test_without_a_workspace_it_says_how_to_have_one(machine: Machine, log_in: L
     page = log_in(machine.start("== turn\ntext: hello\n"), "#/evolution")
     page.wait_for_selector("[role=alert]:has-text('evolve is not in use in this directory')")
     assert "instar init FOLDER" in page.locator("main").inner_text()
+
+
+def test_nothing_that_a_candidate_its_test_or_a_name_holds_runs_or_leaves_the_page(
+    machine: Machine, log_in: LogIn, browser: Any
+) -> None:
+    every = "\n".join(PAYLOADS).replace("\0", " ")
+    files = {f"hooks/{one.replace('/', '∕')[:60]}": "x" for one in PAYLOADS[::5] if "\0" not in one}
+    shown = TEST.replace("#!/bin/sh\n", "#!/bin/sh\ncat prompts/chat.md\n")
+    files |= {"tests/bot_test.sh": shown, "prompts/chat.md": "Be kind.\n"}
+    evolving = Evolving(machine, every.replace("{", "(").replace("}", ")"), files)
+    asked: list[str] = []
+    browser.on("request", lambda request: asked.append(request.url))
+    browser.on("dialog", lambda dialog: asked.append(f"dialog {dialog.message}"))
+    reports: list[str] = []
+    browser.on("console", lambda message: reports.append(message.text))
+    page = log_in(evolving.served, "#/evolution")
+    evolving.ask(every)
+    see(page, "installed", "refused", "other files")
+    changes = [one.get_attribute("href") for one in page.locator(".timeline li a").all()]
+    for view in (
+        "#/evolution",
+        *changes,
+        "#/evolution/compare",
+        "#/evolution/file/prompts/chat.md/3",
+        "#/overview",
+    ):
+        page.evaluate("view => { location.hash = view }", view)
+        page.wait_for_selector({"#/overview": ".bars"}.get(view, ".detail h1"))
+        page.evaluate(
+            "document.querySelectorAll('details:not([open]) > summary').forEach((one) => one.click())"
+        )
+        assert page.evaluate(FOUND) == {"ran": None, "tags": [], "attributes": [], "scripts": 1}
+    page.goto(evolving.served.url + "/" + str(changes[0]))
+    page.wait_for_selector("details:has-text('What its test printed')")
+    assert "javascript:" in page.locator(".diff").inner_text(), "the payloads are there, as text"
+    assert [url for url in asked if not url.startswith(f"{evolving.served.url}/")] == []
+    assert [text for text in reports if "Content Security Policy" in text] == []
+
+
+FOUND = """() => {
+    const tags = "img, iframe, object, embed, video, audio, base, style, math, marquee, template";
+    const names = [...document.querySelectorAll("*")].flatMap((one) => one.getAttributeNames());
+    for (const one of document.querySelectorAll("*"))
+        for (const kind of ["mouseover", "focus", "load", "error"]) one.dispatchEvent(new Event(kind));
+    return {
+        ran: window.ran ?? null,
+        tags: [...document.querySelectorAll(tags)].map((one) => one.outerHTML),
+        attributes: names.filter((name) => /^on|^style$|^srcdoc$/.test(name)),
+        scripts: document.scripts.length,
+    };
+}"""
+"""What of a page's making could run, or load something."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

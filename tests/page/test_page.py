@@ -90,6 +90,39 @@ def test_a_person_logs_in_once_and_out_everywhere(machine: Machine, browser: Any
     page.wait_for_selector("#password")
 
 
+def test_a_device_that_is_not_the_machine_stays_logged_in(machine: Machine, chromium: Any) -> None:
+    served = machine.start("== turn\ntext: hello\n", host="0.0.0.0")
+    url = served.url.replace("0.0.0.0", "127.0.0.1")
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector("#password")
+    assert page.locator("text=Keep this device").count() == 0
+    url = served.url.replace("0.0.0.0", own_address())
+    page.goto(url)
+    page.check("text=Keep this device")
+    page.fill("#password", PASSWORD)
+    page.click("text=Log in")
+    page.wait_for_selector(".list")
+    # The browser is closed and comes back with what it keeps.
+    kept = context.storage_state()
+    context.close()
+    assert all(one["expires"] > 0 for one in kept["cookies"])
+    context = chromium.new_context(storage_state=kept)
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector(".list")
+    page.click("text=Log out")
+    page.reload()
+    page.wait_for_selector("#password")
+    context.close()
+
+
+def own_address() -> str:
+    """An address of this machine that is not loopback."""
+    return subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()[0]
+
+
 def test_instar_open_needs_no_password(machine: Machine, browser: Any) -> None:
     served = machine.start("== turn\ntext: hello\n")
     printed = subprocess.run(

@@ -79,6 +79,15 @@ def test_a_folder_may_be_named_by_a_link(place, folders, tmp_path):
         assert [one["title"] for one in found] == ["folder lib"]
 
 
+@pytest.mark.parametrize("path", ["/session", "/experimental/session"])
+def test_a_search_finds_what_was_said_in_a_session_too(place, path):
+    place.session(title="another bird")
+    session_id = place.session(title="a bird")
+    place.ask(session_id, f"The heron of {path} stands still")
+    found = sound(place.http.get(path, params={"search": f"HERON of {path}"}), "GET", path)
+    assert [one["id"] for one in found] == [session_id]
+
+
 def test_an_archived_session_stays_in_its_projects_list_and_leaves_the_list_of_all(place):
     session_id = place.session(title="away with it")
     place.http.patch(f"/session/{session_id}", json={"time": {"archived": 5}})

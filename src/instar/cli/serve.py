@@ -13,7 +13,7 @@ from instar.cli.door import Context, Failure, door, folder_option, in_process
 from instar.cli.text import echo, note
 from instar.process import mark_own
 from instar.server.access import origins
-from instar.server.browser import RunningServer, recorded
+from instar.server.browser import recorded
 from instar.server.instances import Instances
 from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
 from instar.server.own_server import OwnServer
@@ -138,9 +138,7 @@ async def serve_at(
             for line in _notices(password, is_exposed=is_exposed):
                 note(line)
             if address.path is None:
-                stack.enter_context(
-                    recorded(context.paths.servers, RunningServer(url=url, directory=str(folder)))
-                )
+                stack.enter_context(recorded(context.paths.servers, url, str(folder)))
             # The SDK of opencode starts a server and waits for this very line.
             echo(f"opencode server listening on {url}")
             then(url)

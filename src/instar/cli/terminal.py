@@ -65,6 +65,8 @@ class TerminalView(TurnView):
         self._finished: set[str] = set()
         self._calls: dict[str, tuple[ToolPart, float]] = {}
         self._answered: dict[str, float] = {}
+        self._diffs: set[str] = set()
+        """Calls whose diff a question has shown."""
         self._reasoning = ""
         self._last_is_item = False
         self._is_asked = False
@@ -229,7 +231,8 @@ class TerminalView(TurnView):
             return
         self._finished.add(part.id)
         self._calls.pop(part.id, None)
-        below = [Padding(line, (0, 0, 0, 4)) for line in details(part)]
+        shown = [] if part.call_id in self._diffs else details(part)
+        below = [Padding(line, (0, 0, 0, 4)) for line in shown]
         self._print(self._line(part), *below)
         if summary := summary_of(part):
             self.evolved(summary)

@@ -7,7 +7,6 @@ ended, and whatever takes its port, can do nothing with them.
 """
 
 import asyncio
-import fcntl
 import gzip
 import hashlib
 import html
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from starlette.datastructures import Headers
@@ -217,7 +216,8 @@ class Browser:
         cookie, key = self.logins.begin(request.headers)
         answer = _kept_nowhere(reply({"key": key}))
         name, secure = _cookie_name(request.headers["host"]), origin.startswith("https:")
-        answer.set_cookie(name, cookie, path="/", secure=secure, httponly=True, samesite="strict")
+        lasts = int(LIFE) if given.get("keep") else None  # else a browser keeps it until it is closed
+        answer.set_cookie(name, cookie, lasts, path="/", secure=secure, httponly=True, samesite="strict")
         return answer
 
     async def _key(self, request: Request) -> Response:
@@ -330,37 +330,45 @@ def forward(file: Path, url: str) -> str:
 
 
 class RunningServer(Wire):
-    """A server that runs: its address and the folder for requests that name none."""
+    """A server that runs: its address, the folder for requests that name none, and its process with when that began."""
 
     url: str
     directory: str
+    pid: int
+    began: str
 
 
 @contextmanager
-def recorded(folder: Path, running: RunningServer) -> Iterator[None]:
-    """Let ``instar open`` find a server in `folder` while this lasts. A lock on the file ends with the process."""
+def recorded(folder: Path, url: str, directory: str) -> Iterator[None]:
+    """Let ``instar open`` find this process's server in `folder` while this lasts."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{os.getpid()}.json"
-    with path.open("w", encoding="utf-8") as file:
-        path.chmod(0o600)
-        fcntl.lockf(file, fcntl.LOCK_EX)
-        file.write(msgspec.json.encode(running).decode())
-        file.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    found = RunningServer(url=url, directory=directory, pid=os.getpid(), began=_began(os.getpid()))
+    path.write_bytes(msgspec.json.encode(found))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def running(folder: Path) -> list[RunningServer]:
-    """Return the servers that run, the one that was started last first."""
-    found: list[tuple[float, Any]] = []
+    """Return the servers that run, the one that was started last first.
+
+    A server that was killed leaves its record, and what took its port since is not ours: its process tells.
+    """
+    found = []
     for path in folder.glob("*.json"):
-        with suppress(FileNotFoundError, msgspec.DecodeError), path.open("r+", encoding="utf-8") as file:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                found.append((path.stat().st_mtime, msgspec.json.decode(file.read(), type=RunningServer)))
-            else:
-                path.unlink()
+        with suppress(OSError, msgspec.DecodeError):
+            one = msgspec.json.decode(path.read_bytes(), type=RunningServer)
+            os.kill(one.pid, 0)
+            if one.began == _began(one.pid):
+                found.append((path.stat().st_mtime, one))
     return [one for _, one in sorted(found, key=lambda one: -one[0])]
+
+
+def _began(pid: int) -> str:
+    """When a process began, in ticks since the machine did; empty where the system does not say."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+    except FileNotFoundError:
+        return ""

@@ -56,10 +56,11 @@ class PickOrders:
             return
         known = await self._talk().client.provider.list()
         models = {f"{one.provider_id}/{one.id}": one for each in known.all for one in each.models.values()}
-        used = [one for one in self._state.models if one in models]
-        ready = [one for one in models if models[one].provider_id in known.connected]
-        ordered = dict.fromkeys([*used, *ready, *models])
-        entries = [Entry(one, one, _described(models[one], known.connected)) for one in ordered]
+        names = dict.fromkeys([*self._state.models, *models])
+        ready = [one for one in names if one.partition("/")[0] in known.connected]
+        entries = [Entry(one, one, _described(models.get(one))) for one in ready]
+        rest = [one for one in models if models[one].provider_id not in known.connected]
+        entries += [Entry(one, one, f"{_described(models[one])} · no key") for one in rest]
         name = await self._pick(Picker("model", entries, typed=name)) or ""
         if name and not await self.use(name):
             provider = name.partition("/")[0]
@@ -157,7 +158,7 @@ class PickOrders:
                 + ("" if one.directory == here else f" · {one.directory}"),
             )
             for one in found
-            if one.time.archived is None
+            if one.time.archived is None and one.id != talk.session.id
         ]
 
     async def _pick(self, picker: Picker[T]) -> T | None:
@@ -168,12 +169,12 @@ class PickOrders:
         self._talk().chat.show("", Text(text, "dim"))
 
 
-def _described(model: Model, connected: Sequence[str]) -> str:
-    cost = model.cost
+def _described(model: Model | None) -> str:
+    if model is None:
+        return ""
+    cost, window = model.cost, model.limit.context
     price = f"${cost.input:g} in, ${cost.output:g} out" if cost.input or cost.output else ""
-    window = f"{model.limit.context // 1000}k" if model.limit.context else ""
-    key = "" if model.provider_id in connected else "no key"
-    return " · ".join(one for one in (price, window, key) if one)
+    return " · ".join(one for one in (price, f"{window // 1000}k" if window else "") if one)
 
 
 def _text(message: WithParts) -> str:

@@ -35,6 +35,8 @@ HUNG_UP: Final = 128 + signal.SIGHUP
 """The exit code of a chat whose terminal is gone."""
 _TURNING: Final = ("new", "sessions", "model", "agent", "fork", "undo", "redo", "rewind")
 """Orders after which something else is said to, or said by another."""
+_LEAVES: Final = ("exit", "quit", ":q")
+"""What people type in other programs to leave."""
 _FOUND: Final = 20
 """Files that complete a word."""
 _TWICE: Final = 0.5
@@ -256,6 +258,9 @@ class Chat:
     # -- the keys ------------------------------------------------------------------------------------
 
     def _submit(self, text: str) -> None:
+        if text.strip() in _LEAVES and not self._talk.asks:
+            self._leave()
+            return
         name = text[1:].partition(" ")[0].strip() if text.startswith("/") else ""
         turning = self._turning if self._turning and not self._turning.done() else None
         if self._talk.asks or not (name in self._orders.names or turning):

@@ -1,6 +1,8 @@
 """One session in a chat: what is sent to it, what is shown of it, and what it asks."""
 
 import asyncio
+import re
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -52,6 +54,8 @@ from instar.wire import Plain
 
 REFUSALS: Final = (ApiError, Busy, Invalid, NotFound, Unreachable)
 """What the client raises."""
+_ORDER: Final = re.compile(r"/[a-z][\w-]*")
+"""What is meant as an order, and not as a path."""
 _SHOWN: Final = 20
 """Last messages of a session that is gone on with."""
 
@@ -117,6 +121,7 @@ class Conversation(Follower):
                 self.session, self.cost = info, info.cost
             case PermissionAsked() | QuestionAsked() as asked if asked.session_id in self.depths:
                 self.asks.append(asked)
+                self._asked_at[asked.id] = (asked.tool.call_id if asked.tool else "", time.monotonic())
                 if len(self.asks) == 1:
                     self._put(asked)
             case (
@@ -150,6 +155,9 @@ class Conversation(Follower):
 
     def _over(self, asked_id: str) -> None:
         """An ask was answered, perhaps at another client."""
+        if asked_id in self._asked_at:
+            call_id, since = self._asked_at.pop(asked_id)
+            self.view.answered(call_id, time.monotonic() - since)
         first = self.asks[0].id if self.asks else ""
         self.asks = deque(one for one in self.asks if one.id != asked_id)
         if first == asked_id and self.asks:
@@ -238,9 +246,13 @@ class Conversation(Follower):
 
     async def _command(self, text: str) -> CommandBody | None:
         first, _, rest = text.partition(" ")
-        if not first.startswith("/") or first[1:] not in {
-            one.name for one in await self.client.command.list()
-        }:
+        if not first.startswith("/"):
+            return None
+        if first[1:] not in {one.name for one in await self.client.command.list()}:
+            if _ORDER.fullmatch(first) and not await asyncio.to_thread(Path(first).exists):
+                raise Invalid(
+                    f"there is no order, command or skill {first}; a space before it sends it as text"
+                )
             return None
         images = self._images.marked(rest) or None
         model = self.chosen or None
@@ -333,7 +345,7 @@ class Conversation(Follower):
         """Return the line below the input, with as much of it as has room: what matters most stands first."""
         named = not self.session.title.startswith("New session - ")
         found = [
-            f"{counted(len(self.queue), 'text')} waits (Esc takes it back)" if self.queue else "",
+            f"{counted(len(self.queue), 'text')} waiting (Esc takes it back)" if self.queue else "",
             f"{counted(self._waiting, 'change')} to decide: /evolve" if self._waiting else "",
             self.agent or "build",
             self.chosen or self.answered_by,

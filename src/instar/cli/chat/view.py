@@ -68,6 +68,7 @@ class ChatView(TerminalView):
         self._print("", Text(f"? {what}", "bold yellow"))
         if isinstance(diff := asked.metadata.get("diff"), str):
             self._print(*(Text("  ").append_text(line) for line in diff_lines(diff)))
+            self._diffs.add(asked.tool.call_id if asked.tool else "")
         elif isinstance(command := asked.metadata.get("command"), str):
             self._print(*(Text(f"  | {line}") for line in harmless(command).splitlines()))
         if asked.always:

@@ -94,19 +94,31 @@ export async function begin(ticket) {
     }
     const reloaded = sessionStorage.getItem(KEPT);
     sessionStorage.removeItem(KEPT);
-    key = reloaded || (await askOthers());
+    key = reloaded || localStorage.getItem(KEPT) || (await askOthers());
     if (!key) return state;
-    key = (await post("/page/key")).key;
+    const { key: further } = await post("/page/key");
+    // A key that the device keeps stays the one of all its tabs.
+    if (key !== localStorage.getItem(KEPT)) key = further;
     return { ...state, needed: false };
   } catch (error) {
     key = "";
+    if (error instanceof ApiError && error.status === 401) forget();
     return { ...state, ...(ticket ? { problem: String(/** @type {Error} */ (error).message) } : {}) };
   }
 }
 
-/** @param {{ password: string } | { ticket: string }} given */
+/** @param {{ password: string, keep?: string } | { ticket: string }} given `keep`: the device stays logged in */
 export async function logIn(given) {
   key = (await post("/page/login", given)).key;
+  if ("keep" in given && mayKeep) localStorage.setItem(KEPT, key);
+}
+
+/** Whether a device may keep its login: not the machine itself, whose programs read what a browser keeps. */
+export const mayKeep = !/^(localhost|127\..*|\[::1\])$/.test(location.hostname);
+
+function forget() {
+  key = "";
+  localStorage.removeItem(KEPT);
 }
 
 export async function logOut() {
@@ -116,7 +128,7 @@ export async function logOut() {
 }
 
 function end() {
-  key = "";
+  forget();
   lost();
 }
 
@@ -156,7 +168,7 @@ others.addEventListener("message", async ({ data }) => {
 
 // A reload has 20 seconds to go on with the key; then the server knows it no more.
 addEventListener("pagehide", () => {
-  if (!key) return;
+  if (!key || key === localStorage.getItem(KEPT)) return;
   sessionStorage.setItem(KEPT, key);
   fetch("/page/leave", { method: "POST", keepalive: true, headers: { "X-Instar-Key": key } }).catch(() => {});
 });

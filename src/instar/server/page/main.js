@@ -105,13 +105,14 @@ const isField = (target) => target instanceof Element && target.matches("input, 
 function Login({ place, problem, again, onDone }) {
   const [password, setPassword] = useState("");
   const [wrong, setWrong] = useState(problem);
+  const [keep, setKeep] = useState(false);
   const [busy, setBusy] = useState(false);
   /** @param {Event} event */
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
     try {
-      await api.logIn({ password });
+      await api.logIn(keep ? { password, keep: "yes" } : { password });
       onDone();
     } catch (error) {
       setWrong(String(/** @type {Error} */ (error).message));
@@ -126,6 +127,11 @@ function Login({ place, problem, again, onDone }) {
       <label for="password">Password</label>
       <input id="password" type="password" autocomplete="current-password" autofocus required value=${password}
         onInput=${(/** @type {any} */ event) => setPassword(event.target.value)} />
+      ${
+        api.mayKeep &&
+        html`<label class="option"><input type="checkbox" checked=${keep} onChange=${() => setKeep(!keep)} />
+          <span>Keep this device logged in. <span class="muted">Not on the machine where the agent works: its programs could read what the browser keeps.</span></span></label>`
+      }
       <${Problem} text=${wrong} />
       <button type="submit" disabled=${busy}>Log in</button>
     </form>
