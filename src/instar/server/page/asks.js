@@ -62,7 +62,7 @@ function Permission({ asked, root, ready }) {
   const [message, setMessage] = useState("");
   const keeps = asked.permission === KEEP;
   const { command, diff } = asked.metadata ?? {};
-  return html`<h2>${keeps ? "A call made something that would run later. Keep it?" : html`<code>${asked.permission}</code> wants to go on`}</h2>
+  return html`<h2>${keeps ? "A call made something that would run later. Keep it?" : html`Allow <code>${asked.permission}</code>?`}</h2>
     ${asked.sessionID !== root && html`<p class="muted">asked by a sub-agent: <a href=${`#/sessions/${asked.sessionID}`}>${store.session(asked.sessionID)?.title ?? asked.sessionID}</a></p>`}
     <div class="wanted">
       ${typeof command === "string" && command ? html`<${Code} text=${visible(command)} language="bash" />` : html`<ul class="patterns">${asked.patterns.map((/** @type {string} */ one) => html`<li><code>${visible(one)}</code></li>`)}</ul>`}

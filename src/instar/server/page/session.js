@@ -61,7 +61,7 @@ function Head({ session }) {
       <p class="facts">
         ${session.parentID && html`<a href=${`#/sessions/${session.parentID}`}>parent session</a>`}
         <span class=${cls("dot", store.waits(session.id) ? "waits" : status?.type)}></span>
-        <span role="status">${status?.type === "retry" ? `trying again: ${status.message ?? ""}` : status ? "working" : "idle"}</span>
+        <span role="status">${status?.type === "retry" ? `trying again: ${status.message ?? ""}` : store.waits(session.id) ? "waits for you" : status ? "working" : "idle"}</span>
         <span>${money(session.cost ?? 0)}</span><span>${number(all)} tokens</span>
         <span title=${session.directory}>${shortPath(session.directory)}</span>
         ${session.summary?.files ? html`<span>${session.summary.files} files +${session.summary.additions} −${session.summary.deletions}</span>` : ""}
