@@ -20,11 +20,11 @@ from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
-from instar.cli.door import Context, Failure, door, folder_option
+from instar.cli.door import Context, Failure, Waiting, door, folder_option
 from instar.cli.no_model import explained
 from instar.cli.person import Interrupts
 from instar.cli.run import session_options, trusted_runtime
-from instar.cli.text import short
+from instar.cli.text import note, one_line, short
 from instar.client import AsyncClient, Invalid, NotFound
 from instar.event import PermissionAsked
 from instar.message import Session
@@ -155,6 +155,7 @@ class Chat:
                 )
             await self._greet()
             listening = asyncio.create_task(self._listen(events))
+            Waiting.show = lambda text: self._screen.print_now(f"instar: {one_line(text)}")
             self._interrupts.abort = self._end
             self._interrupts.end_children = self._screen.restore
             try:
@@ -164,6 +165,7 @@ class Chat:
                 self._interrupts.code = HUNG_UP
                 await self._end()
             finally:
+                Waiting.show = note
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
         session_id = self._talk.session.id
@@ -282,8 +284,8 @@ class Chat:
         self._escaped = 0.0
         if talk.busy:
             talk.do(talk.abort())
-        elif time.monotonic() - before < _TWICE and not text:
-            talk.do(self._orders.run("/rewind"))
+        elif time.monotonic() - before < _TWICE and not text and not talk.asks:
+            self._submit("/rewind")
         else:
             self._escaped = time.monotonic()
 

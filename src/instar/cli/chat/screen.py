@@ -159,6 +159,13 @@ class Screen:
         self._waiting.write(text)
         self._wanted.set()
 
+    def print_now(self, text: str) -> None:
+        """Print in place of the rows, which are drawn anew once the event loop turns: it may stand."""
+        self.app.renderer.erase()
+        self.app.output.write_raw(f"{text}\r\n")
+        self.app.output.flush()
+        self.app.invalidate()
+
     def take_back(self, text: str) -> None:
         """Put a text into the input again, before what stands there."""
         shown = text if len(text) <= _REMEMBERED else self._folded(text)
