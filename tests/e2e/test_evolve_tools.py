@@ -414,7 +414,9 @@ def test_a_rollback_that_would_reach_more_is_refused(person):
     person.run(story(call("evolve_hook_write", hook="bot.sh", content=content)))
     assert "Installed" in person.results()[-1]
     read = refused(person)
-    assert "would reach more than it may now: its tool bot_hello would no longer ask about who" in read
+    assert (
+        "would reach more than it may now: its tool bot_hello would run without asking a person first" in read
+    )
 
 
 @pytest.mark.slow

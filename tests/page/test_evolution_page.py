@@ -123,9 +123,9 @@ def test_a_change_appears_by_itself_with_all_its_evidence_and_is_taken_back(
     assert "Hello there!" in page.locator("details[open] pre").inner_text()
     assert re.search(r"100 tokens in and \d+ out, \$0.00", page.locator("article").inner_text())
     assert page.locator("a:has-text('its session')").get_attribute("href").startswith("#/sessions/ses_")
-    said = order(page, "Roll back", shows=".diff")
+    said = order(page, "Take back", shows=".diff")
     assert '-execute_tool) echo \'{"result": "Hello there!"}\'' in said
-    see(page, "rolled back", "installed, then rolled back", "refused")
+    see(page, "takes back version 2", "installed, then taken back", "refused")
     assert evolving.bot == BOT
     assert "It was taken back" in page.locator("article").inner_text()
     assert not page.locator("img").count()
@@ -140,18 +140,57 @@ def test_what_would_reach_more_waits_and_a_person_approves_or_rejects_it(
     evolving.ask("Be polite.")
     evolving.ask("Ask nobody.")
     see(page, "waits for you", "installed", "refused")
-    assert "its tool bot_greet would no longer ask about who" in page.locator(".waiting").inner_text()
+    assert (
+        "its tool bot_greet would run without asking a person first (so far it asks about who)"
+        in page.locator(".waiting").inner_text()
+    )
     page.click(".timeline li:has-text('waits for you') a")
     page.wait_for_selector("tr.differs")
-    assert "bot_greet (who)" in page.locator("tr.differs").inner_text()
+    assert page.locator("tr.differs td").all_inner_texts() == ["bot_greet (who)", "bot_greet (nothing)"]
+    assert page.locator(".stage.warn .name").inner_text() == "authority"
     page.click("text=All of the evolution")
-    assert "would no longer ask about who" in order(page, "Approve", ".waiting", ".diff")
+    assert "would run without asking a person first" in order(page, "Approve", ".waiting", ".diff")
     see(page, "installed", "approved", "waited for you", "installed")
     assert '"permission"' not in evolving.bot
     assert "the tool bot_greet asks about nothing now" in page.locator(".learned").inner_text()
     order(page, "Take the newest change back", shows=".diff")
-    see(page, "rolled back", "installed, then rolled back")
+    see(page, "takes back version 3", "installed, then taken back")
     assert '"permission"' in evolving.bot
+
+
+def test_what_waits_is_out_of_date_once_its_file_changed_and_its_page_tells_the_decision(
+    evolving: Evolving, log_in: LogIn
+) -> None:
+    evolving.ask("Be polite.")
+    evolving.ask("Ask nobody.")
+    page = log_in(evolving.served, "#/evolution")
+    waiting = page.locator(".waiting")
+    waiting.wait_for()
+    assert "Ask nobody." in waiting.inner_text()
+    page.click(".timeline li:has(.outcome.good) a")
+    said = order(page, "Take back", shows=".diff")
+    assert "A change of hooks/bot.sh waits for you. It is out of date then" in said
+    page.wait_for_selector("text=which ended its probation")
+    page.click(".timeline li:has-text('takes back version 2') a")
+    assert "It takes back version 2: a person asked for it." in page.locator("article.change").inner_text()
+    page.click("text=All of the evolution")
+    page.wait_for_selector("text=The last one ended: version 2 of hooks/bot.sh was taken back.")
+    assert "Out of date: hooks/bot.sh changed since." in waiting.inner_text()
+    assert waiting.get_by_role("button", name="Approve").is_disabled()
+    waiting.get_by_role("button", name="Reject").click()
+    page.fill("dialog input", "it must ask")
+    page.press("dialog input", "Enter")
+    see(page, "rejected", "takes back version 2", "waited for you")
+    page.click(".timeline li:has-text('rejected') a")
+    page.wait_for_selector(".lead:has-text('It waited, and was rejected')")
+    assert "it must ask" in page.locator(".lead").inner_text()
+    page.evaluate("document.querySelector('.detail').scrollTop = 500")
+    page.click(".timeline li:has(.outcome.bad):has-text('refused') a")
+    page.wait_for_function("document.querySelector('.detail h1') === document.activeElement")
+    assert page.evaluate("document.querySelector('.detail').scrollTop") == 0
+    page.click("a:has-text('its session')")
+    page.wait_for_selector(".tool.waits")
+    assert page.locator(".tool.error").count() == 1, "the refused one"
 
 
 def test_a_rejection_says_why_and_a_pin_keeps_the_agent_from_a_file(
@@ -299,17 +338,17 @@ def test_the_keyboard_alone_goes_through_the_timeline_and_takes_a_change_back(
     page.keyboard.press("j")
     page.keyboard.press("k")
     page.keyboard.press("Enter")
-    page.get_by_role("button", name="Roll back").focus()
+    page.get_by_role("button", name="Take back").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog .diff")
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog", state="detached")
     assert "Hello there!" in evolving.bot
-    page.get_by_role("button", name="Roll back").focus()
+    page.get_by_role("button", name="Take back").focus()
     page.keyboard.press("Enter")
-    page.get_by_role("dialog").get_by_role("button", name="Roll back").focus()
+    page.get_by_role("dialog").get_by_role("button", name="Take back").focus()
     page.keyboard.press("Enter")
-    see(page, "rolled back")
+    see(page, "takes back version 2")
     assert evolving.bot == BOT
 
 

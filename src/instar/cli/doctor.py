@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -29,6 +30,7 @@ from instar.provider.keys import KeysError
 from instar.provider.protocol import Model
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.sandbox import find_level
+from instar.server.browser import running
 from instar.settings.config import Config
 from instar.settings.own_edits import is_said
 from instar.store import StoreError
@@ -86,7 +88,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             database,
             trust,
             _evolve(context, await evolve, found),
-            _port(),
+            _port(context),
             _log(context.paths.log_file),
         ]
     finally:
@@ -313,12 +315,14 @@ def _trust(context: Context, folder: Path, found: Checked) -> Diagnosis:
     return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
 
 
-def _port() -> Diagnosis:
+def _port(context: Context) -> Diagnosis:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", PORT))
         except OSError as error:
+            if any(urlsplit(one.url).port == PORT for one in running(context.paths.servers)):
+                return Diagnosis("port", "ok", f"an instar serve of yours runs at {PORT}")
             text = f"{PORT} is taken ({error.strerror})"
             return Diagnosis("port", "note", text, "instar serve --port N takes another")
     return Diagnosis("port", "ok", f"{PORT} is free for instar serve")

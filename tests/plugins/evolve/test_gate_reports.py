@@ -66,7 +66,9 @@ def test_a_candidate_that_waits_has_a_report_with_what_it_would_reach_before_and
     assert (report["outcome"], report["stage"]) == ("waits", "authority")
     assert report["granted"]["tools"] == {"bot_greet": ["who"]}
     assert report["asked"]["tools"] == {"bot_greet": []}
-    assert report["raised"] == ["its tool bot_greet would no longer ask about who"]
+    assert report["raised"] == [
+        "its tool bot_greet would run without asking a person first (so far it asks about who)"
+    ]
     assert (approved["outcome"], approved["raised"]) == ("installed", report["raised"])
     assert installed["text"] == "the tool bot_greet asks about nothing now; 1 line added, 1 removed"
 

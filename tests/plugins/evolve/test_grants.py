@@ -321,7 +321,7 @@ async def test_what_waits_is_not_approved_over_another_version_than_it_was_judge
         await waits(live, bot())
         entry = await wait_id(live)
         await live.write(bot("# other", discover=discover(sandbox={})))
-        with pytest.raises(NotPending, match="another version"):
+        with pytest.raises(NotPending, match="out of date"):
             await live.engine.evolution.approve(entry, "ada")
         assert "# other" in (root / "hooks" / "bot.sh").read_text()
 
@@ -365,7 +365,7 @@ async def test_a_tool_that_would_no_longer_ask_about_its_argument_waits(root):
     workspace(root, bot(discover=discover(tools=ASKING)))
     async with living(root) as live:
         said = await waits(live, bot(discover=discover(tools=PLAIN)))
-        assert "its tool bot_greet would no longer ask about who" in said
+        assert "its tool bot_greet would run without asking a person first (so far it asks about who)" in said
 
 
 @pytest.mark.slow
@@ -374,7 +374,7 @@ async def test_a_tool_that_went_away_and_comes_back_asking_nothing_waits_too(roo
     async with living(root) as live:
         await live.write(bot(discover=discover(tools=OTHER)))
         said = await waits(live, bot(discover=discover(tools=[*OTHER, *PLAIN])))
-        assert "its tool bot_greet would no longer ask about who" in said
+        assert "its tool bot_greet would run without asking a person first (so far it asks about who)" in said
         await live.write(bot(discover=discover(tools=[*OTHER, *ASKING])))
 
 

@@ -249,7 +249,8 @@ class Evolver:
         """Refuse what waits under `id` for good. Raises `pending.NotPending`."""
         path = (await asyncio.to_thread(self._storage.pending.get, id)).proposal.file
         entry = await asyncio.to_thread(self._storage.pending.reject, id, who)
-        self._change_installer.happened("rejected", ChangeCause(by="person"), [path], why or f"{id} by {who}")
+        said = f"{id} by {who}: {why}" if why else f"{id} by {who}"
+        self._change_installer.happened("rejected", ChangeCause(by="person"), [path], said)
         return entry
 
     # -- freezing --------------------------------------------------------------------------------------
@@ -403,7 +404,7 @@ class Evolver:
         return Waits(
             entry.id,
             f"{path} was not changed. It waits for a person as {entry.id} (instar evolve pending {entry.id}).\n"
-            f"It passed its trials, but it would reach more than it may:\n{raised}\n"
+            f"It passed its trials, but it would reach more than it may:\n{raised}\n\n"
             f"A person lets it in by instar evolve approve {entry.id}. Propose it without that to have it installed at "
             "once.",
         )

@@ -114,7 +114,10 @@ def pending(engine: EvolveEngine, *, rejected: bool) -> Listing:
     """Return what waits for a person, with what was rejected or without."""
     listed = engine.storage.pending.list()
     shown = [one for one in listed.entries if rejected or one.state != "rejected"]
-    return Listing(shown, listed.problems)
+    engine.storage.ledger.refresh()
+    version = engine.change_installer.version
+    stale = [one.id for one in shown if one.stale(version(one.proposal.file))]
+    return Listing(shown, listed.problems, stale)
 
 
 async def approve(engine: EvolveEngine, id: str, said: Progress = lambda stage: None) -> Made:  # noqa: A002 - the word that they type

@@ -29,6 +29,40 @@ const ABOUT = /** @type {Record<string, string>} */ ({
   authority: "Does it reach no more than it was granted?",
 });
 
+/** The words for what became of changes, and the class of their mark. */
+export const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
+  installed: ["installed", "good"],
+  refused: ["refused", "bad"],
+  waits: ["waits for you", "warn"],
+  decided: ["waited for you", "plain"],
+  "taken back": ["installed, then taken back", "plain"],
+  "rolled back": ["taken back", "warn"],
+  kept: ["passed its probation", "good"],
+  approved: ["approved", "good"],
+  rejected: ["rejected", "bad"],
+  departed: ["changed behind the gate", "bad"],
+  accepted: ["accepted by a person", "plain"],
+  changed: ["other files", "plain"],
+});
+
+/** @param {string} kind */
+export const word = (kind) => OUTCOMES[kind]?.[0] ?? kind;
+
+/** What became of a change, in words. @param {Plain} change */
+export function titleOf(change) {
+  const back = evolve.rolledBack(change);
+  return back?.epoch != null ? `takes back version ${back.epoch}` : word(evolve.outcome(change));
+}
+
+/** Focus the heading of a view, and show it from its top, once it is there. @param {boolean} isThere */
+function useHeading(isThere) {
+  useEffect(() => {
+    if (!isThere) return;
+    document.querySelector(".detail")?.scrollIntoView();
+    /** @type {HTMLElement | null} */ (document.querySelector(".detail h1"))?.focus({ preventScroll: true });
+  }, [isThere]);
+}
+
 /** @param {{ words: string[] }} props */
 export function Change({ words: [name = ""] }) {
   const change = evolve.changeOf(name);
@@ -36,6 +70,7 @@ export function Change({ words: [name = ""] }) {
     () => load(name, change),
     [name, Boolean(change), change && evolve.outcome(change)],
   );
+  useHeading(Boolean(value));
   if (error) return html`<${Problem} text=${error} />`;
   if (!value) return html`<p class="empty">Loading …</p>`;
   const { report, shown, asked } = value;
@@ -46,15 +81,15 @@ export function Change({ words: [name = ""] }) {
   const expect = prediction(about, report);
   const diff = report?.diff || shown?.diff || "";
   return html`<article class="change" aria-labelledby="change">
-    <h1 id="change">${(about.files ?? []).join(", ") || about.subject}</h1>
-    <p class="facts"><span class=${`outcome ${MARKS[kind] ?? "plain"}`}>${TITLES[kind] ?? kind}</span> ${about.epoch != null && `version ${about.epoch}`} <${Time} time=${about.time} />
+    <h1 id="change" tabindex="-1">${(about.files ?? []).join(", ") || about.subject}</h1>
+    <p class="facts"><span class=${`outcome ${OUTCOMES[kind]?.[1] ?? "plain"}`}>${titleOf(about)}</span> ${about.epoch != null && `version ${about.epoch}`} <${Time} time=${about.time} />
       ${about.commit && html`<code>${about.commit.slice(0, 10)}</code>`}</p>
-    ${about.text && html`<p class="lead">${about.kind === "refused" && about.stage !== "authority" ? `Refused at the stage ${about.stage}: ` : ""}${about.text.split("\n")[0]}</p>`}
+    <${Lead} change=${about} entry=${entry} raised=${report?.raised ?? []} />
     <${Orders} change=${about} entry=${entry} kind=${kind} />
     <h2>What changed</h2>
     ${diff ? html`<${Diff} patch=${diff} />` : html`<p class="muted">No diff was kept.</p>`}
     ${shown?.cut > 0 && html`<p class="muted">${number(shown.cut)} more characters: git show ${about.commit}</p>`}
-    ${report && html`<${Gate} report=${report} />`}
+    ${report && html`<${Gate} report=${report} isWaiting=${Boolean(entry)} />`}
     ${!report && about.gate?.length > 0 && html`<h2>What the gate said</h2><ul>${about.gate.map((/** @type {string} */ line) => html`<li>${line}</li>`)}</ul>`}
     ${!report && about.stage && html`<h2>Why it was refused at ${about.stage}</h2><pre tabindex="0">${about.text}</pre>`}
     ${expect && html`<h2>What it predicted</h2><${Prediction} expect=${expect} file=${about.files?.[0]} />`}
@@ -62,20 +97,6 @@ export function Change({ words: [name = ""] }) {
     <${Later} change=${about} events=${shown?.events ?? []} />
   </article>`;
 }
-
-const TITLES = /** @type {Record<string, string>} */ ({
-  waits: "waits for you",
-  "taken back": "installed, then rolled back",
-  decided: "waited for you",
-  kept: "passed its probation",
-});
-const MARKS = /** @type {Record<string, string>} */ ({
-  installed: "good",
-  refused: "bad",
-  waits: "warn",
-  "rolled back": "warn",
-  rejected: "bad",
-});
 
 /** @param {string} name @param {Plain | undefined} change */
 async function load(name, change) {
@@ -88,30 +109,58 @@ async function load(name, change) {
   return { report, shown, asked: report ? await evolve.asked(report.cause) : null };
 }
 
+/** What became of a change, in a sentence. @param {{ change: Plain, entry: Plain | undefined, raised: string[] }} props */
+function Lead({ change, entry, raised }) {
+  const [first] = (change.text ?? "").split("\n");
+  if (change.rolls_back)
+    return html`<p class="lead">It takes back <a href=${evolve.link("change", change.rolls_back.slice(0, 12))}>${numberOf(change)}</a>: ${change.cause || "a person asked for it"}.</p>`;
+  if (change.kind !== "refused") return first && html`<p class="lead">${first}</p>`;
+  if (change.stage !== "authority") return html`<p class="lead">Refused at the stage ${change.stage}: ${first}</p>`;
+  const decided = evolve.decision(change);
+  return html`${
+    decided
+      ? html`<p class="lead">It waited, and was ${decided.kind} <${Time} time=${decided.time} /> ${decided.text.replace(/^\w+ /, "")}.</p>`
+      : !entry && html`<p class="lead">It waited for you, and does so no more.</p>`
+  }
+    ${entry && html`<${Stale} entry=${entry} />`}
+    <p>It passed its trials, but it would reach more than it may:</p><ul>${raised.map((one) => html`<li>${one}</li>`)}</ul>`;
+}
+
+/** Why a candidate cannot be approved any more. @param {{ entry: Plain }} props */
+const Stale = ({ entry }) =>
+  evolve.isStale(entry) &&
+  html`<p class="note">Out of date: ${entry.proposal.file} changed since. Reject it; the agent may propose it again.</p>`;
+
 // What the gate found.
 
-/** @param {{ report: Plain }} props */
-function Gate({ report }) {
+/** @param {{ report: Plain, isWaiting: boolean }} props */
+function Gate({ report, isWaiting }) {
   const refused = report.outcome === "refused";
   const passed = new Map((report.stages ?? []).map((/** @type {Plain} */ one) => [one.name, one]));
-  const title = { installed: "Why it was let in", refused: "Why it was refused", waits: "Why it waits" }[
-    /** @type {string} */ (report.outcome)
-  ];
+  const title = {
+    installed: "Why it was let in",
+    refused: "Why it was refused",
+    waits: isWaiting ? "Why it waits" : "Why it waited",
+  }[/** @type {string} */ (report.outcome)];
   return html`<h2>${title}</h2>
     <ol class="stages">${STAGES.map((stage) => {
       const one = passed.get(stage);
       const failed = refused && report.stage === stage;
-      const state = failed ? "bad" : one ? "good" : "plain";
+      const state = failed ? "bad" : !one ? "plain" : isUnlike(report, stage) ? "warn" : "good";
       return html`<li class=${`stage ${state}`}><span class="name">${stage}</span><span class="muted">${ABOUT[stage]}</span>
         <span>${failed ? "refused" : one ? `${one.found} (${duration(one.ms)})` : notRun(report, stage)}</span></li>`;
     })}${refused && !STAGES.includes(report.stage) && html`<li class="stage bad"><span class="name">${report.stage}</span><span>refused</span></li>`}</ol>
-    ${report.text && html`<pre tabindex="0" class=${cls(refused && "bad")}>${report.text}</pre>`}
+    ${report.text && refused && html`<pre tabindex="0" class="bad">${report.text}</pre>`}
     <p class="facts">The gate took ${duration(report.ms ?? 0)}.</p>
     ${report.test && html`<details><summary>What its test printed</summary><pre tabindex="0">${report.test}</pre></details>`}
     ${report.replay && html`<${Replay} replay=${report.replay} />`}
     ${report.score?.length > 0 && html`<details open><summary>Scores</summary><${Scores} lines=${report.score} /></details>`}
-    ${report.granted && html`<details open=${report.raised?.length > 0}><summary>What it could reach, before and after</summary><${Authority} before=${report.granted} after=${report.asked} raised=${report.raised ?? []} /></details>`}`;
+    ${report.granted && html`<details open=${report.raised?.length > 0}><summary>${report.asked ? "What it could reach, before and after" : "What the version before could reach"}</summary><${Authority} before=${report.granted} after=${report.asked} raised=${report.raised ?? []} /></details>`}`;
 }
+
+/** Whether a stage was passed with something that a person should see. @param {Plain} report @param {string} stage */
+const isUnlike = (report, stage) =>
+  (stage === "authority" && report.raised?.length > 0) || (stage === "replay" && report.replay?.changed.length > 0);
 
 /** @param {Plain} report @param {string} stage */
 function notRun(report, stage) {
@@ -122,11 +171,26 @@ function notRun(report, stage) {
   );
 }
 
+const VERDICTS = /** @type {Record<string, string>} */ ({
+  same: "answered the same",
+  changed: "answered otherwise",
+  silent: "no longer answered",
+  crash: "failed",
+  timeout: "took too long",
+  malformed: "answered in a form that cannot be read",
+  noise: "left out: the version before does not answer the same way twice",
+  both: "left out: the version before fails here too",
+  mended: "succeeded, where the version before fails",
+  cut: "not played to the end: the time for that was over",
+  rest: "not played again",
+});
+
 /** @param {{ replay: Plain }} props */
 function Replay({ replay }) {
-  const verdicts = Object.entries(replay.verdicts).filter(([, count]) => count);
+  const judged = Object.values(replay.verdicts).reduce((sum, count) => sum + count, 0);
+  const counts = Object.entries({ ...replay.verdicts, rest: replay.total - judged }).filter(([, count]) => count > 0);
   return html`<details open=${replay.changed.length > 0}><summary>Past calls, played again: ${replay.replayed} of ${replay.total}</summary>
-    <p>${verdicts.map(([name, count]) => `${count} ${name}`).join(", ") || "none"} · ${replay.seconds} s</p>
+    <ul>${counts.map(([name, count]) => html`<li>${count} ${VERDICTS[name] ?? name}</li>`)}</ul>
     ${replay.changed.map((/** @type {Plain} */ one) => html`<p><strong>${one.script} ${one.hook}</strong>, recorded <${Time} time=${one.at} />, would answer otherwise:</p><${Diff} patch=${one.diff} />`)}
     ${replay.notes.map((/** @type {string} */ note) => html`<p class="muted">${note}</p>`)}
   </details>`;
@@ -169,7 +233,9 @@ function Authority({ before, after, raised }) {
       "Tools that ask about",
       (one) =>
         Object.entries(one.tools)
-          .map(([tool, args]) => `${tool} (${names(args, "") || "nothing"})`)
+          .filter(([tool, args]) => args.length || before.tools[tool]?.length)
+          .map(([tool, args]) => `${tool} (${args.length ? names(args, "") : "nothing"})`)
+          .sort()
           .join(", ") || "none",
     ],
     [
@@ -177,17 +243,21 @@ function Authority({ before, after, raised }) {
       (one) =>
         Object.entries(one.limits)
           .filter(([, most]) => most != null)
-          .map(([name, most]) => `${name} ${number(most)}`)
+          .map(([name, most]) => `${name} ${name === "memory" ? bytes(most) : number(most)}`)
           .join(", ") || "none",
     ],
   ]);
   return html`${raised.map((one) => html`<p class="note">${one}</p>`)}
-    <div class="wide" tabindex="0" role="region" aria-label="Authority"><table class="figures"><thead><tr><th scope="col">Reaches</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
+    <div class="wide" tabindex="0" role="region" aria-label="Authority"><table class="figures"><thead><tr><th scope="col">Reaches</th><th scope="col">Before</th>${after && html`<th scope="col">After</th>`}</tr></thead>
     <tbody>${rows.map(([name, said]) => {
-      const [was, is] = [said(before), after ? said(after) : "–"];
-      return html`<tr class=${cls(after && was !== is && "differs")}><th scope="row">${name}</th><td>${was}</td><td>${is}</td></tr>`;
-    })}</tbody></table></div>`;
+      const [was, is] = [said(before), after && said(after)];
+      return html`<tr class=${cls(after && was !== is && "differs")}><th scope="row">${name}</th><td>${was}</td>${after && html`<td>${is}</td>`}</tr>`;
+    })}</tbody></table></div>
+    ${!after && html`<p class="muted">What it would reach was not tried.</p>`}`;
 }
+
+/** @param {number} count */
+const bytes = (count) => (count % 2 ** 30 ? `${digits(count / 2 ** 20)} MiB` : `${count / 2 ** 30} GiB`);
 /** @param {string[] | null | undefined} list @param {string} all */
 const names = (list, all) => (list == null ? all : [...list].sort().join(", ") || "none");
 
@@ -223,7 +293,7 @@ function Cause({ change, report, asked }) {
   return html`<h2>Who asked for it</h2>
     ${prompt && html`<p>The prompt:</p><blockquote>${prompt}</blockquote>`}
     ${said && html`<p>What the agent said as it proposed this:</p><blockquote>${said}</blockquote>`}
-    <p class="facts">${session ? html`<a href=${`#/sessions/${session}`}>its session</a>` : change.by === "person" ? "a person, by hand" : "no session"}
+    <p class="facts">${session ? html`<a href=${`#/sessions/${session}`}>its session</a>` : change.by === "person" ? "a person" : "no session"}
       ${(report?.cause.tool || change.tool) && html` · by <code>${report?.cause.tool || change.tool}</code>`}
       ${tokens && html` · the step used ${number(tokens.input + tokens.cache.read + tokens.cache.write)} tokens in and ${number(tokens.output)} out, ${money(info.cost ?? 0)}`}
       ${change.author && html` · committed by ${change.author}`}</p>`;
@@ -243,14 +313,20 @@ function Later({ change, events }) {
   const kept = evolve
     .found()
     .changes.find((one) => one.kind === "kept" && one.time > change.time && one.files?.[0] === change.files?.[0]);
-  if (change.kind !== "installed" && !events.length && !change.rolls_back) return null;
-  return html`<h2>What came of it</h2><ul>
-    ${change.rolls_back && html`<li>It takes back <a href=${evolve.link("change", change.rolls_back.slice(0, 12))}>${change.rolls_back.slice(0, 10)}</a>${change.cause && `: ${change.cause}`}.</li>`}
-    ${back && html`<li>It was taken back <${Time} time=${back.time} />: <a href=${evolve.link("change", evolve.nameOf(back))}>${back.text || back.cause || "a person asked for it"}</a>.</li>`}
-    ${!back && kept && html`<li>It passed its probation: ${kept.text}.</li>`}
-    ${!back && !kept && trial && html`<li>${trial}</li>`}
-    ${events.map((one) => html`<li>${one.kind} <${Time} time=${one.time} /> ${one.text}</li>`)}
-  </ul>`;
+  const said = [
+    back &&
+      html`<li>It was taken back <${Time} time=${back.time} />, which ended its probation: <a href=${evolve.link("change", evolve.nameOf(back))}>${back.cause || "a person asked for it"}</a>.</li>`,
+    !back && kept && html`<li>It passed its probation: ${kept.text}.</li>`,
+    change.kind === "installed" && !back && !kept && trial && html`<li>${trial}</li>`,
+    ...events.map((one) => html`<li>${word(one.kind)} <${Time} time=${one.time} /> ${one.text}</li>`),
+  ].filter(Boolean);
+  return said.length > 0 && html`<h2>What came of it</h2><ul>${said}</ul>`;
+}
+
+/** What a change takes back, by its number. @param {Plain} change */
+function numberOf(change) {
+  const epoch = evolve.rolledBack(change)?.epoch;
+  return epoch != null ? `version ${epoch}` : change.rolls_back.slice(0, 10);
 }
 
 // Orders: each shows what it will change, and asks.
@@ -259,23 +335,33 @@ function Later({ change, events }) {
 function Orders({ change, entry, kind }) {
   const file = change.files?.[0];
   return html`<p class="orders">
-    ${entry && html`<${Order} kind="approve" entry=${entry} label="Approve" /><${Order} kind="reject" entry=${entry} label="Reject" />`}
-    ${kind === "installed" && change.commit && html`<${Order} kind="rollback" change=${change} label="Roll back" />`}
+    ${entry && html`<${Decide} entry=${entry} />`}
+    ${kind === "installed" && change.commit && html`<${Order} kind="rollback" change=${change} label="Take back" />`}
     ${file && (evolve.pinOf(file) ? html`<${Order} kind="unpin" file=${file} label="Unpin" />` : html`<${Order} kind="pin" file=${file} label="Pin" />`)}
     ${change.commit && html`<a class="button" href=${evolve.link("compare", evolve.nameOf(change))}>Compare with now</a>`}
     ${file && change.commit && html`<a class="button" href=${evolve.link("file", file)}>Why each line is there</a>`}
   </p>`;
 }
 
+/** @param {{ entry: Plain }} props */
+const Decide = ({ entry }) =>
+  html`<${Order} kind="approve" entry=${entry} label="Approve" disabled=${evolve.isStale(entry)} /><${Order} kind="reject" entry=${entry} label="Reject" />`;
+
 /** A candidate that waits, with all that a person decides on. @param {{ entry: Plain }} props */
 export function Waiting({ entry }) {
   const { proposal } = entry;
+  const { value } = useLoaded(() => evolve.asked(proposal.cause), [entry.id]);
+  const prompt = textOf(value?.prompt?.parts ?? []);
+  const proposed = evolve.found().changes.find((one) => evolve.waits(one) === entry);
   return html`<article class="waiting">
     <h3>${proposal.file}</h3>
+    <${Stale} entry=${entry} />
+    ${prompt && html`<p>The prompt:</p><blockquote>${prompt}</blockquote>`}
     <p>It passed its trials, but it would reach more than it may:</p>
     <ul>${proposal.raised.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul>
     <${Diff} patch=${proposal.diff} />
-    <p class="orders"><${Order} kind="approve" entry=${entry} label="Approve" /><${Order} kind="reject" entry=${entry} label="Reject" /></p>
+    ${proposed && html`<p><a href=${evolve.link("change", evolve.nameOf(proposed))}>What the gate found</a></p>`}
+    <p class="orders"><${Decide} entry=${entry} /></p>
   </article>`;
 }
 
@@ -287,10 +373,10 @@ const ASKS = /** @type {Record<string, { title: string, done: string, danger?: b
   unpin: { title: "Unpin this file?", done: "Unpinned" },
 });
 
-/** A button, and the dialog that asks first. @param {{ kind: string, label: string, change?: Plain, entry?: Plain, file?: string }} props */
-export function Order({ kind, label, ...given }) {
+/** A button, and the dialog that asks first. @param {{ kind: string, label: string, disabled?: boolean, change?: Plain, entry?: Plain, file?: string }} props */
+export function Order({ kind, label, disabled, ...given }) {
   const [open, setOpen] = useState(false);
-  return html`<button type="button" class=${cls(ASKS[kind]?.danger && "danger")} onClick=${() => setOpen(true)}>${label}</button>
+  return html`<button type="button" class=${cls(ASKS[kind]?.danger && "danger")} disabled=${disabled} onClick=${() => setOpen(true)}>${label}</button>
     ${open && html`<${Confirm} kind=${kind} label=${label} ...${given} onClose=${() => setOpen(false)} />`}`;
 }
 
@@ -338,7 +424,7 @@ function Confirm({ kind, label, onClose, change, entry, file }) {
   <//>`;
 }
 
-/** What a rollback will change. @param {{ change: Plain }} props */
+/** What taking a change back will change. @param {{ change: Plain }} props */
 function Undone({ change }) {
   const old = evolve.before(change);
   const { value, error } = useLoaded(async () => {
@@ -348,7 +434,9 @@ function Undone({ change }) {
     );
     return parts.map((one) => one.diff).join("");
   }, [change.commit, old?.commit]);
-  return html`<p>${change.files.join(", ")} goes back to what it was before this change, by a new commit. Nothing else changes:</p>
+  const waiting = evolve.found().waiting.filter((one) => change.files.includes(one.proposal.file));
+  return html`${waiting.length > 0 && html`<p class="note">A change of ${waiting.map((one) => one.proposal.file).join(", ")} waits for you. It is out of date then: you can only reject it, and the agent may propose it again.</p>`}
+    <p>${change.files.join(", ")} goes back to what it was before this change, by a new commit. No other file changes:</p>
     ${error && html`<p class="muted">${error}</p>`}
     ${value !== undefined && (value ? html`<${Diff} patch=${value} />` : html`<p class="muted">It is already as it was.</p>`)}`;
 }
@@ -373,9 +461,10 @@ export function Compare({ words: [given = "", now = ""] }) {
     newest,
   ) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ event) => set(event.target.value)}>
     ${newest && html`<option value=${newest}>as it is now</option>`}
-    ${commits.map((one) => html`<option value=${one.commit.slice(0, 12)}>${one.epoch != null ? `version ${one.epoch}: ` : ""}${one.subject} (${new Date(one.time).toLocaleString("en-GB")})</option>`)}
+    ${commits.map((one) => html`<option value=${one.commit.slice(0, 12)}>${one.epoch != null ? `version ${one.epoch}: ${titleOf(one)}` : one.subject === "initial" ? "the first version" : `no version of its own: ${one.subject}`} (${new Date(one.time).toLocaleString("en-GB")})</option>`)}
   </select></label>`;
-  return html`<h1>Compare two versions</h1>
+  useHeading(true);
+  return html`<h1 tabindex="-1">Compare two versions</h1>
     <div class="filters">${choice("From", old, setOld, "")} ${choice("To", last, setLast, "HEAD")}</div>
     <${Problem} text=${error} />
     ${value && (value.diff ? html`<${Diff} patch=${value.diff} />` : html`<p>They are the same.</p>`)}
@@ -388,7 +477,8 @@ export function SourceFile({ words }) {
   const file = (at ? words.slice(0, -1) : words).join("/");
   const epoch = evolve.found().status?.epoch;
   const { value, error } = useLoaded(() => evolve.blame(file), [file, epoch]);
-  return html`<h1>${file}</h1>
+  useHeading(true);
+  return html`<h1 tabindex="-1">${file}</h1>
     <p class="muted">Choose a version at the left of a line to see why that line is there.</p>
     <${Problem} text=${error} />
     ${at > 0 && html`<${Why} file=${file} line=${at} />`}

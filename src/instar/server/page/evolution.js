@@ -17,26 +17,11 @@ import {
 } from "./ui.js";
 import * as store from "./store.js";
 import * as evolve from "./evolve.js";
-import { Change, Compare, Order, SourceFile, Waiting } from "./change.js";
+import { Change, Compare, Order, OUTCOMES, SourceFile, titleOf, Waiting, word } from "./change.js";
 import { Bars, Graph } from "./plot.js";
 
 /** @typedef {evolve.Plain} Plain */
 
-/** The words for what became of a change, and the class of its mark. */
-export const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
-  installed: ["installed", "good"],
-  refused: ["refused", "bad"],
-  waits: ["waits for you", "warn"],
-  decided: ["waited for you", "plain"],
-  "taken back": ["installed, then rolled back", "plain"],
-  "rolled back": ["rolled back", "warn"],
-  kept: ["passed its probation", "good"],
-  approved: ["approved", "good"],
-  rejected: ["rejected", "bad"],
-  departed: ["changed behind the gate", "bad"],
-  accepted: ["accepted by a person", "plain"],
-  changed: ["other files", "plain"],
-});
 const PLACES = /** @type {Record<string, any>} */ ({ change: Change, compare: Compare, file: SourceFile });
 
 /** @param {{ words: string[] }} props */
@@ -54,7 +39,7 @@ export function Evolution({ words }) {
   const Place = PLACES[kind];
   return html`<div class=${cls("evo", Place && "one")}>
     <${Timeline} current=${kind === "change" ? (rest[0] ?? "") : ""} />
-    <div class="detail">${Place ? html`<a class="back" href="#/evolution">← All of the evolution</a><${Place} words=${rest} />` : html`<${Summary} />`}</div>
+    <div class="detail" key=${kind === "change" ? rest[0] : kind}>${Place ? html`<a class="back" href="#/evolution">← All of the evolution</a><${Place} words=${rest} />` : html`<${Summary} />`}</div>
   </div>`;
 }
 
@@ -64,7 +49,7 @@ function told({ type, properties }) {
   if (type === "evolve.installed") say(`Installed: ${files.join(", ")}`);
   if (type === "evolve.refused")
     say(stage === "authority" ? `A change of ${file} waits for you` : `Refused at ${stage}: ${file}`);
-  if (type === "evolve.rolledback") say(`Rolled back: ${files.join(", ")}`);
+  if (type === "evolve.rolledback") say(`Taken back: ${files.join(", ")}`);
 }
 
 // The timeline.
@@ -124,9 +109,9 @@ function Row({ change, isCurrent }) {
   const kind = evolve.outcome(change);
   const [, mark] = OUTCOMES[kind] ?? ["", "plain"];
   const isNew = change.time > evolve.found().since;
-  const body = html`<span class="what"><span class=${`outcome ${mark}`}>${word(kind)}</span> ${change.epoch != null && html`<span class="epoch">version ${change.epoch}</span>`}
+  const body = html`<span class="what"><span class=${`outcome ${mark}`}>${titleOf(change)}</span> ${change.epoch != null && html`<span class="epoch">version ${change.epoch}</span>`}
       <${Time} time=${change.time} /></span>
-    <span class="title">${titleOf(change)}</span>
+    <span class="title">${filesOf(change)}</span>
     <span class="facts">${sentence(change)}</span>
     <span class="facts">${[byWhom(change), change.cost ? `the gate took ${duration(change.cost)}` : ""].filter(Boolean).join(" · ")}</span>`;
   return html`<li class=${cls(`k-${mark}`, kind === "changed" && "small", isNew && "new")}>
@@ -163,7 +148,7 @@ function days(changes) {
 }
 
 /** @param {Plain} change */
-function titleOf({ files = [], subject = "" }) {
+function filesOf({ files = [], subject = "" }) {
   return files.length > 3 ? `${files.length} files` : files.join(", ") || subject;
 }
 
@@ -174,9 +159,8 @@ function sentence(change) {
     return change.stage === "authority" ? first.replace(/^.*?: (- )?/, "") : `at the stage ${change.stage}: ${first}`;
   if (change.kind === "changed")
     return change.tool || (change.subject === "initial" ? "the first version" : change.subject);
-  if (change.rolls_back)
-    return evolve.rolledBack(change) ? `takes version ${evolve.rolledBack(change)?.epoch} back` : change.cause;
-  return first || (change.subject ?? "");
+  if (change.rolls_back) return change.cause || "a person asked for it";
+  return first.replace(/^[0-9a-f]{8} (?=by )/, "") || (change.subject ?? "");
 }
 
 /** Who made a change, and in which session. @param {Plain} change */
@@ -190,8 +174,6 @@ function byWhom(change) {
   return `${change.by === "agent" ? "by the agent" : "by instar"}${within}`;
 }
 
-/** @param {string} kind */
-export const word = (kind) => OUTCOMES[kind]?.[0] ?? kind;
 /** @param {Plain} change */
 const keyOf = (change) => evolve.nameOf(change) || `${change.time}${change.kind}${change.files}`;
 /** @param {string} file */
@@ -237,8 +219,11 @@ function Lesson({ change }) {
 /** @param {Plain | null} status */
 function trials(status) {
   const found = Object.entries(status?.probation ?? {});
-  if (!found.length)
-    return html`<p class="muted">Nothing: each version that runs has passed, or is a person's own.</p>`;
+  if (!found.length) {
+    const ended = evolve.found().changes.find((one) => one.kind === "kept" || one.rolls_back);
+    const back = ended && evolve.rolledBack(ended);
+    return html`<p class="muted">Nothing is on probation now.${ended && ` The last one ended: ${back ? `version ${back.epoch} of ${back.files.join(", ")} was taken back` : `${ended.files?.join(", ")} ${ended.rolls_back ? "was taken back" : "passed"}`}.`}</p>`;
+  }
   return html`<p class="muted">The first calls of a new version are watched. If they fail as those before it did not, it is taken back by itself.</p>
     <dl class="trials">${found.map(([file, said]) => html`<div><dt>${file}</dt><dd>${String(said).replace(/^on probation: /, "")}${bar(String(said))}</dd></div>`)}</dl>`;
 }

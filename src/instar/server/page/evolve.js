@@ -16,6 +16,7 @@ const state = {
   status: /** @type {Plain | null} */ (null),
   changes: /** @type {Plain[]} */ ([]),
   waiting: /** @type {Plain[]} */ ([]),
+  stale: /** @type {string[]} */ ([]),
   pins: /** @type {Plain[]} */ ([]),
   calls: /** @type {Plain[]} */ ([]),
   tools: /** @type {Record<string, number>} */ ({}),
@@ -48,6 +49,7 @@ export async function load() {
       changes: log.changes,
       problems: log.problems,
       waiting: waiting.entries,
+      stale: waiting.stale,
       pins,
       calls,
       tools: stats.tools,
@@ -93,7 +95,7 @@ export const link = (...words) =>
 // One change.
 
 /** What names a change in the page's address, "" for one of which nothing more is known. @param {Plain} change */
-export const nameOf = (change) => change.commit?.slice(0, 12) || change.report || "";
+export const nameOf = (change) => change.commit?.slice(0, 12) || change.report || proposedBy(change)?.report || "";
 
 /** @param {string} name */
 export const changeOf = (name) =>
@@ -116,7 +118,29 @@ export const rolledBack = (change) =>
 
 /** The candidate that waits for a person and was proposed by this call. @param {Plain} change */
 export const waits = (change) =>
-  state.waiting.find((one) => (change.text ?? "").includes(one.id) && change.files?.includes(one.proposal.file));
+  state.waiting.find((one) => one.id === candidateOf(change) && change.files?.includes(one.proposal.file));
+
+/** The id under which a change waited, in what was said then or when a person decided. @param {Plain} change */
+function candidateOf({ kind, stage, text = "" }) {
+  if (kind === "refused" && stage === "authority") return /waits for a person as (\w+)/.exec(text)?.[1];
+  return kind === "approved" || kind === "rejected" ? /^\w+/.exec(text)?.[0] : undefined;
+}
+
+/** The change that waited, of one by which a person decided on it. @param {Plain} change @returns {Plain | undefined} */
+const proposedBy = (change) =>
+  change.kind === "refused" ? undefined : related(change, (one) => one.kind === "refused");
+
+/** What a person decided on a change that waited. @param {Plain} change */
+export const decision = (change) => related(change, (one) => one.kind !== "refused");
+
+/** @param {Plain} change @param {(one: Plain) => boolean} wanted */
+function related(change, wanted) {
+  const id = candidateOf(change);
+  return id ? state.changes.find((one) => wanted(one) && candidateOf(one) === id) : undefined;
+}
+
+/** Whether the file of a candidate changed since, so that it cannot be approved. @param {Plain} entry */
+export const isStale = (entry) => state.stale.includes(entry.id);
 
 /** The version before a change, as far as it is known. @param {Plain} change */
 export function before(change) {

@@ -199,7 +199,9 @@ function room({ most, left }) {
 function Rules() {
   const { value, error } = useAnswer("/instar/hooks");
   const figures = useAnswer("/instar/hooks/stats");
-  if (!value) return html`<${Card} title="Rules"><p class="muted">${error || "Loading …"}</p><//>`;
+  if (!value)
+    return html`<${Card} title="Rules"><p class="muted">${error.replace(/^hooks is not in use in this directory/, "No rules are in force here") || "Loading …"}</p>
+      <p class="muted">These are rules of the settings and of <code>hooks.json</code>. The hook scripts of a workspace stand under <a href="#/evolution">Evolution</a>.</p><//>`;
   const ran = figures.value?.lines ?? [];
   return html`<${Card} title="Rules" error=${error}>
     ${value.problems.map((/** @type {string} */ one) => html`<p class="note">${one}</p>`)}

@@ -6,7 +6,7 @@ import * as evolve from "./evolve.js";
 
 /** @typedef {evolve.Plain} Plain */
 
-const ROW = 34;
+const ROW = 46;
 const STEP = 26;
 const MOST = 40;
 const SHOWN = /^(installed|taken back|refused|waits|decided|rolled back|accepted|departed|approved|changed)$/;
@@ -40,8 +40,19 @@ export function Graph({ changes }) {
     ${files.map((file, row) => html`<text x="4" y=${row * ROW + 10}>${file}</text><line x1="8" x2=${width - 8} y1=${22 + row * ROW} y2=${22 + row * ROW} />`)}
     ${drawn.map((one, index) => arc(one, index, drawn, x, y))}
     ${drawn.map((one, index) => node(one, x(index), y(one)))}
-  </svg></div>`;
+  </svg></div>
+  <ul class="legend">${LEGEND.map(([kind, text]) => html`<li><svg class="graph" width="16" height="16" aria-hidden="true">${mark(kind, 8, 8)}</svg> ${text}</li>`)}<li>a number: the version</li></ul>`;
 }
+
+const LEGEND = /** @type {[string, string][]} */ ([
+  ["installed", "installed"],
+  ["installed trial", "on probation"],
+  ["taken back", "taken back later"],
+  ["rolled back", "takes one back"],
+  ["waits", "waits for you"],
+  ["refused", "refused"],
+  ["changed", "anything else"],
+]);
 
 /** @param {Plain} change @param {number} index @param {Plain[]} drawn @param {(at: number) => number} x @param {(one: Plain) => number} y */
 function arc(change, index, drawn, x, y) {
@@ -60,10 +71,18 @@ function node(change, x, y) {
   const go = () => {
     if (name) location.hash = evolve.link("change", name);
   };
-  const title = html`<title>${`${kind}${change.epoch != null ? ` ${change.epoch}` : ""}: ${change.files.join(", ")}`}</title>`;
-  if (change.kind === "refused")
-    return html`<path class=${cls("cross", kind === "waits" && "waits")} d=${`M${x - 4},${y - 4}l8,8m0,-8l-8,8`} onClick=${go}>${title}</path>`;
-  return html`<circle class=${cls("node", kind.replace(" ", "-"), evolve.found().status?.probation?.[change.files[0]] && isLive(change) && "trial")} cx=${x} cy=${y} r="6" onClick=${go}>${title}</circle>`;
+  const said = `${kind}${change.epoch != null ? ` ${change.epoch}` : ""}: ${change.files.join(", ")}`;
+  const trial = evolve.found().status?.probation?.[change.files[0]] && isLive(change);
+  return html`<g onClick=${go}><title>${said}</title>${mark(trial ? `${kind} trial` : kind, x, y)}
+    ${change.epoch != null && html`<text class="number" x=${x} y=${y + 18}>${change.epoch}</text>`}</g>`;
+}
+
+/** What a change is drawn as. @param {string} kind @param {number} x @param {number} y */
+function mark(kind, x, y) {
+  if (kind === "refused") return html`<path class="cross" d=${`M${x - 4},${y - 4}l8,8m0,-8l-8,8`} />`;
+  if (kind === "waits" || kind === "decided")
+    return html`<path class=${cls("node", kind)} d=${`M${x},${y - 7}l7,7l-7,7l-7,-7z`} />`;
+  return html`<circle class=${cls("node", ...kind.replace(/(taken|rolled) /, "$1-").split(" "))} cx=${x} cy=${y} r="6" />`;
 }
 
 /** Whether it is what runs now. @param {Plain} change */

@@ -289,7 +289,15 @@ function Fold({ title, kind, children, open = false }) {
 const Folded = ({ title, text, time }) =>
   html`<${Fold} kind="quiet" title=${`${title}${time?.end ? ` ${duration(time.end - time.start)}` : ""}`}>${() => html`<${Markdown} text=${text} />`}<//>`;
 
-const MARKS = /** @type {Record<string, string>} */ ({ pending: "○", running: "◐", completed: "✓", error: "✗" });
+const MARKS = /** @type {Record<string, string>} */ ({
+  pending: "○",
+  running: "◐",
+  completed: "✓",
+  error: "✗",
+  waits: "◇",
+});
+/** What a tool of evolve says of a change that a person decides on. */
+const WAITS = /It waits for a person as [0-9a-f]{8} \(/;
 
 /** @param {{ part: store.Plain }} props */
 function Tool({ part }) {
@@ -298,7 +306,8 @@ function Tool({ part }) {
   const took = state.time?.end ? duration(state.time.end - state.time.start) : "";
   const title = visible(state.title || described(state.input ?? {}));
   const child = metadata.sessionId ?? metadata.sessionID;
-  return html`<${Fold} kind=${`tool ${state.status}`} title=${html`<span class="sign" aria-label=${state.status}>${MARKS[state.status] ?? ""}</span>
+  const status = state.status === "error" && WAITS.test(state.error) ? "waits" : state.status;
+  return html`<${Fold} kind=${`tool ${status}`} title=${html`<span class="sign" aria-label=${status}>${MARKS[status] ?? ""}</span>
       <strong>${part.tool}</strong> <span class="what">${title}</span> <span class="muted">${took}</span>`}>
     ${() => html`
       ${typeof child === "string" && html`<p><a href=${`#/sessions/${child}`}>the sub-agent's session</a></p>`}
@@ -306,7 +315,8 @@ function Tool({ part }) {
       ${typeof metadata.diff === "string" && metadata.diff && html`<${Diff} patch=${metadata.diff} />`}
       ${state.status === "running" && metadata.output && html`<${Output} text=${String(metadata.output)} />`}
       ${state.status === "completed" && state.output && html`<${Output} text=${state.output} />`}
-      ${state.status === "error" && html`<${Problem} text=${state.error} />`}
+      ${status === "error" && html`<${Problem} text=${state.error} />`}
+      ${status === "waits" && html`<${Output} text=${state.error} /><p><a href="#/evolution">Decide on it, or see what came of it</a></p>`}
       ${(state.attachments ?? []).map((/** @type {store.Plain} */ file) => html`<${File} file=${file} />`)}`}
   <//>`;
 }

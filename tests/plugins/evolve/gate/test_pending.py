@@ -122,7 +122,7 @@ def test_a_rejected_candidate_is_answered_without_asking_again(store: Pending):
 def test_a_stale_entry_says_so_and_can_be_rejected(store: Pending):
     entry = store.put(ASKED)
     assert entry.stale(LIVE) is None
-    assert "another version of hooks/p.py" in str(entry.stale(blob_id(b"somebody else's")))
+    assert "out of date: hooks/p.py changed since" in str(entry.stale(blob_id(b"somebody else's")))
     assert store.reject(entry.id, "ada").state == "rejected"
 
 

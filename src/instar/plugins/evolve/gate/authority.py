@@ -217,7 +217,10 @@ def _moved(grant: Authority, candidate: Authority, others: Iterable[Authority]) 
 
 
 def _dropped(name: str, before: frozenset[str], kept: frozenset[str]) -> str:
-    return f"its tool {_plain(name)} would no longer ask about {_list(before - kept)}"
+    dropped = _list(before - kept)
+    if kept:
+        return f"its tool {_plain(name)} would no longer ask a person about {dropped}"
+    return f"its tool {_plain(name)} would run without asking a person first (so far it asks about {dropped})"
 
 
 def _list(names: Iterable[str]) -> str:

@@ -95,8 +95,8 @@ class PendingEntry(msgspec.Struct, frozen=True):
         if live == self.proposal.base:
             return None
         return (
-            f"{self.id} was judged against another version of {self.proposal.file} than the one that is live "
-            "now: let it be proposed and judged again"
+            f"{self.id} is out of date: {self.proposal.file} changed since. Reject it; "
+            "the agent may propose it again"
         )
 
     def text(self) -> str:
@@ -122,10 +122,14 @@ class PendingEntry(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """All entries, the oldest first, and a sentence on each that could not be read."""
+    """All entries, the oldest first, and a sentence on each that could not be read.
+
+    `stale`: ids of those whose file changed since, so that they cannot be approved.
+    """
 
     entries: list[PendingEntry]
     problems: list[str]
+    stale: list[str] = []
 
 
 class Pending:
