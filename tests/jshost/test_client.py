@@ -258,6 +258,19 @@ async def test_without_a_server_a_client_call_says_so(house: Machine, write: Wri
     )
 
 
+async def test_the_project_is_as_the_interface_has_it(
+    house: Machine, write: Write, served: Callable[[], Any]
+) -> None:
+    write("""
+        export const P = async ({ project }) => ({ "text.complete": async (i, o) => {
+          o.text = JSON.stringify([typeof project.time.created, typeof project.time.updated, project.sandboxes])
+        } })
+    """)
+    house.says("== turn\ntext: hello\n")
+    door = await served()
+    assert json.loads(said(await door.ask(await door.session(), "hi"))) == ["number", "number", []]
+
+
 SHELL = {
     "await $`echo one`.text()": "one\n",
     "await $`echo ${'a b; echo $HOME'} ${['x', 'y z']}`.text()": "a b; echo $HOME x y z\n",
@@ -274,7 +287,12 @@ SHELL = {
     "(await $`echo a; echo b 1>&2`.quiet()).stderr.toString()": "b\n",
     "(await $`cat`.quiet()).stdout.length": 0,
     "await $`echo a`.quiet().then((o) => o.text())": "a\n",
-    "$.escape('a b').length > 3": True,
+    """[$.escape('a b'), $.escape('say "$x"')]""": ['"a b"', '"say \\"\\$x\\""'],
+    "$.braces('{a,{b,c}d}e{f,g}')": ["aef", "aeg", "bdef", "bdeg", "cdef", "cdeg"],
+    "$.braces('{a}{b')": ["a{b"],
+    "await $`cat < ${new Response('sent')} | tr a-z A-Z`.text()": "SENT",
+    "await $`cat < ${new Blob(['a'])}; cat < ${Buffer.from('b')}`.text()": "ab",
+    "(await $`true < ${Buffer.alloc(1000000)}`).exitCode": 0,
 }
 
 
@@ -308,11 +326,13 @@ async def test_the_client_looks_like_the_real_one_before_it_is_asked(house: Mach
           const bound = typeof client.session.get.bind(client.session)
           const awaited = await client.session
           o.text = JSON.stringify([kinds.map((one) => typeof one), "session" in client, "nothing" in client, bound,
-            typeof awaited.get, JSON.stringify({ client }), `${client.session.constructor.name}`])
+            typeof awaited.get, Object.keys(client), `${client.session.constructor.name}`])
         } })
     """)
     house.says("== turn\ntext: hello\n")
     door = await house.open()
     found = json.loads(said(await door.ask(await door.session(), "hi")))
     kinds = ["object", "object", *["function"] * 2, "object", *["function"] * 2, "undefined", "undefined"]
-    assert found == [kinds, True, False, "function", "function", '{"client":{}}', "Object"]
+    fields = "_client global project pty config tool instance path vcs session command provider find file app mcp lsp"
+    named = [*fields.split(), "formatter", "tui", "auth", "event"]
+    assert found == [kinds, True, False, "function", "function", named, "Object"]

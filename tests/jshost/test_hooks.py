@@ -1,6 +1,7 @@
 """Hooks of JavaScript plugins: the same output seen by each plugin in turn, in both languages, and what goes wrong."""
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -72,6 +73,23 @@ async def test_every_hook_of_opencode_is_called_with_its_own_words(house: Machin
         "tool.execute.after args,callID,sessionID,tool metadata,output,title",
         "experimental.text.complete messageID,partID,sessionID text",
     }
+
+
+async def test_a_hook_is_given_the_model_as_opencode_describes_it(house: Machine, write: Write) -> None:
+    house.says(HELLO)
+    write("""
+        const shown = ({ model }) => [model.capabilities.toolcall, model.cost.cache.read, model.api.id,
+          model.status, model.headers, model.variants, model.family, model.release_date]
+        export const P = async () => ({
+          "chat.params": async (i, o) => { o.options.seen = shown(i) },
+          "experimental.chat.system.transform": async (i, o) => { o.system.push(JSON.stringify(shown(i))) },
+        })
+    """)
+    door = await house.open()
+    await door.ask(await door.session(), "hi")
+    request = house.requests()[-1]
+    shown = [True, 0, "x", "active", {}, {}, "", ""]
+    assert (request["params"]["options"]["seen"], json.loads(request["system"][-1])) == (shown, shown)
 
 
 @pytest.mark.slow

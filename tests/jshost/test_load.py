@@ -81,6 +81,18 @@ async def test_a_plugin_is_given_its_options_and_what_opencode_gives(house: Mach
     assert (options, directory, worktree) == ({"loud": True}, str(house.folder), "/")
 
 
+async def test_the_exports_of_a_module_are_run_in_the_order_of_their_names(
+    house: Machine, write: Write
+) -> None:
+    write("""
+        const adds = (text) => async () => ({ "text.complete": async (i, o) => { o.text += text } })
+        export const last = adds(" last")
+        export default adds(" default")
+        export const First = adds(" First")
+    """)
+    assert await answer(house) == "hello First default last"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", [".opencode/plugin", ".opencode/plugins", ".instar/plugins"])
 @pytest.mark.parametrize("at_home", [False, True])

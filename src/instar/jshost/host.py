@@ -412,8 +412,9 @@ class JavaScript:
 
     async def _started(self, engine: JavaScriptEngine) -> HostProcess:
         given = self._given
+        greeting = await self._greeting()
         try:
-            child = await HostProcess.start(engine, given, self._answer, self._greeting())
+            child = await HostProcess.start(engine, given, self._answer, greeting)
         except JavaScriptError:
             # Asked only now: starting it for its version would double the time of each start.
             demand_new(engine, await version_of(engine, given.environment, given.children, given.directory))
@@ -435,18 +436,25 @@ class JavaScript:
             )
         self._deaths.append(now)
 
-    def _greeting(self) -> Plain:
+    async def _greeting(self) -> Plain:
         given = self._given
         return {
             "directory": str(given.directory),
             "worktree": str(given.worktree),
-            "project": {
-                "id": given.project.id,
-                "worktree": str(given.worktree),
-                **({"vcs": given.project.vcs} if given.project.vcs else {}),
-            },
+            "project": await self._project(),
             **self._server(),
         }
+
+    async def _project(self) -> Plain:
+        """Return the project as the HTTP interface has it."""
+        asked = {"method": "GET", "path": "/project/current", "headers": {}, "body": ""}
+        try:
+            project: Plain = wire.parse((await self._carried(asked))["body"])
+        except Invalid:  # a host without the interface in process
+            own = self._given.project
+            project = {"id": own.id, "worktree": str(self._given.worktree)}
+            project |= {"vcs": own.vcs} if own.vcs else {}
+        return project
 
     def _server(self) -> Plain:
         server = None if self._given.server is None else self._given.server()

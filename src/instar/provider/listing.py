@@ -1,29 +1,13 @@
 """Providers and models as the HTTP interface shows them: of the catalogue, the settings and plugins."""
 
 from collections.abc import Iterable
-from typing import Final
 
-from instar.api.provider import (
-    CacheCost,
-    Capabilities,
-    ConfigProviders,
-    Cost,
-    Interleaved,
-    Limit,
-    Media,
-    Model,
-    ModelApi,
-    Provider,
-    ProviderList,
-)
+from instar.api.provider import ConfigProviders, Provider, ProviderList
 from instar.provider import protocol
-from instar.provider.catalogue import PACKAGES, SCRIPTED
+from instar.provider.catalogue import SCRIPTED
 from instar.provider.resolve import Models, UnknownModel
 from instar.settings.config import Config
-from instar.wire.secret import MASK, disclosed
-
-_NPM: Final = {name: package for package, name in reversed(PACKAGES.items())}
-"""The first package of opencode for each protocol."""
+from instar.wire.secret import disclosed
 
 ByProvider = dict[str, list[protocol.Model]]
 
@@ -71,39 +55,6 @@ def provider_list(models: Models, chosen: Iterable[str] = ()) -> ProviderList:
     )
 
 
-def package(model: protocol.Model) -> str:
-    """Return the package with which opencode would call a model."""
-    return _NPM.get(model.protocol, model.protocol)
-
-
-def shown(model: protocol.Model) -> Model:
-    """Return a model as the API shows it, without its key."""
-    return Model(
-        id=model.id,
-        provider_id=model.provider_id,
-        api=ModelApi(id=model.wire_id or model.id, url=disclosed(model.url), npm=package(model)),
-        name=model.name,
-        capabilities=_capabilities(model),
-        cost=cost(model),
-        limit=Limit(context=model.limit.context, input=model.limit.input, output=model.limit.output),
-        status="active",
-        options=disclosed(model.options),
-        headers=dict.fromkeys(model.headers, MASK),
-        release_date="",
-        variants=disclosed(model.variants),
-    )
-
-
-def cost(model: protocol.Model) -> Cost:
-    """Return a model's prices; an unknown one is 0, since the form has no other way to say so."""
-    prices = model.cost
-    return Cost(
-        input=prices.input or 0,
-        output=prices.output or 0,
-        cache=CacheCost(read=prices.cache_read or 0, write=prices.cache_write or 0),
-    )
-
-
 def _providers(models: Models, found: ByProvider) -> list[Provider]:
     return [
         Provider(
@@ -112,7 +63,7 @@ def _providers(models: Models, found: ByProvider) -> list[Provider]:
             source=info["source"],
             env=list(dict.fromkeys(info["env"])),
             options=disclosed(info["options"]),
-            models={model.id: shown(model) for model in listed},
+            models={model.id: protocol.shown(model) for model in listed},
         )
         for name, listed in found.items()
         if (info := models.info(name))
@@ -127,17 +78,3 @@ def _defaults(models: Models, found: ByProvider) -> dict[str, str]:
         default = models.default_name(name)
         defaults[name] = default if default in ids and default is not None else ids[0]
     return defaults
-
-
-def _capabilities(model: protocol.Model) -> Capabilities:
-    given = model.interleaved
-    field = given.get("field") if isinstance(given, dict) else given
-    return Capabilities(
-        temperature=model.temperature,
-        reasoning=model.reasoning,
-        attachment=model.attachment,
-        toolcall=model.tools,
-        input=Media(text=True, audio=False, image=model.attachment, video=False, pdf=model.attachment),
-        output=Media(text=True, audio=False, image=False, video=False, pdf=False),
-        interleaved=Interleaved(field=field) if isinstance(field, str) and field else field is True,
-    )

@@ -10,11 +10,16 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from instar.api.provider import CacheCost, Capabilities, Cost, Interleaved, Limit, Media, ModelApi
+from instar.api.provider import Model as ModelInfo
 from instar.message import Tokens, WithParts
 from instar.plugin.interface import Fetch
+from instar.provider.catalogue import PACKAGES
 from instar.wire import Plain, Wire, to_plain
-from instar.wire.secret import Secret
+from instar.wire.secret import MASK, Secret, disclosed
 
+_NPM: Final = {name: package for package, name in reversed(PACKAGES.items())}
+"""The first package of opencode for each protocol."""
 _ROOM: Final = 16
 """Characters of an answer for each token that the model may say: four times what a token is."""
 _OUTPUT: Final = 128_000
@@ -81,15 +86,56 @@ class Model(msgspec.Struct, frozen=True):
 
 
 def describe(model: Model) -> Plain:
-    """Return a model as plugins see it: id, provider, name, limits, prices and options, without its key."""
-    return {
-        "id": model.id,
-        "providerID": model.provider_id,
-        "name": model.name,
-        "limit": to_plain(model.limit),
-        "cost": to_plain(model.cost),
-        "options": model.options,
-    }
+    """Return a model as plugins see it: in opencode's form, without its key."""
+    return {**to_plain(shown(model)), "options": model.options}
+
+
+def shown(model: Model) -> ModelInfo:
+    """Return a model as the API shows it, without its key."""
+    return ModelInfo(
+        id=model.id,
+        provider_id=model.provider_id,
+        api=ModelApi(id=model.wire_id or model.id, url=disclosed(model.url), npm=package(model)),
+        name=model.name,
+        family="",
+        capabilities=_capabilities(model),
+        cost=cost(model),
+        limit=Limit(context=model.limit.context, input=model.limit.input, output=model.limit.output),
+        status="active",
+        options=disclosed(model.options),
+        headers=dict.fromkeys(model.headers, MASK),
+        release_date="",
+        variants=disclosed(model.variants),
+    )
+
+
+def package(model: Model) -> str:
+    """Return the package with which opencode would call a model."""
+    return _NPM.get(model.protocol, model.protocol)
+
+
+def cost(model: Model) -> Cost:
+    """Return a model's prices; an unknown one is 0, since the form has no other way to say so."""
+    prices = model.cost
+    return Cost(
+        input=prices.input or 0,
+        output=prices.output or 0,
+        cache=CacheCost(read=prices.cache_read or 0, write=prices.cache_write or 0),
+    )
+
+
+def _capabilities(model: Model) -> Capabilities:
+    given = model.interleaved
+    field = given.get("field") if isinstance(given, dict) else given
+    return Capabilities(
+        temperature=model.temperature,
+        reasoning=model.reasoning,
+        attachment=model.attachment,
+        toolcall=model.tools,
+        input=Media(text=True, audio=False, image=model.attachment, video=False, pdf=model.attachment),
+        output=Media(text=True, audio=False, image=False, video=False, pdf=False),
+        interleaved=Interleaved(field=field) if isinstance(field, str) and field else field is True,
+    )
 
 
 class ToolSpec(msgspec.Struct, frozen=True):

@@ -109,31 +109,27 @@ function located(base) {
   return null
 }
 
-// What the SDK's client is made of (1.18.33): objects whose fields are functions, and one function. Plugins look whether
-// something is there before they use it.
+// What the SDK's client is made of (1.18.33), in its order: objects whose fields are functions, and one function. Plugins
+// look whether something is there before they use it.
 const FIELDS =
-  "app auth command config event file find formatter global instance lsp mcp path project provider pty session tool tui vcs _client"
+  "_client global project pty config tool instance path vcs session command provider find file app mcp lsp formatter tui auth event"
 const INNER = { mcp: "auth", provider: "oauth", tui: "control" }
 const SINGLE = "postSessionIdPermissionsPermissionId"
 
 // An object that becomes the real client when something of it is called: making that one takes time.
 function lazy(client) {
-  const fields = new Map(FIELDS.split(" ").map((name) => [name, part(client, [name])]))
-  fields.set(SINGLE, calling(client, [SINGLE]))
-  return object((name) => fields.get(name))
+  const made = Object.fromEntries(FIELDS.split(" ").map((name) => [name, part(client, [name])]))
+  return Object.defineProperty(made, SINGLE, { value: calling(client, [SINGLE]) })
 }
 
 function part(client, path) {
   const made = new Map()
-  return object((name) => {
+  const field = (name) => {
     if (name === "then" || name === "toJSON") return undefined
     const inner = path.length === 1 && (name === "_client" || INNER[path[0]] === name)
     if (!made.has(name)) made.set(name, inner ? part(client, [...path, name]) : calling(client, [...path, name]))
     return made.get(name)
-  })
-}
-
-function object(field) {
+  }
   const get = (target, name) => (typeof name === "symbol" || name in target ? target[name] : field(name))
   return new Proxy({}, { get, has: (target, name) => get(target, name) !== undefined })
 }

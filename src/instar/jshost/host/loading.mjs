@@ -93,16 +93,19 @@ function v1(main, path) {
   return { id: typeof main.id === "string" ? main.id.trim() : null, servers: [main.server] }
 }
 
-// A CommonJS module has what it exports twice: by name, and whole as `default`.
+// The exports in the order of their names, as in opencode. A CommonJS module has what it exports twice: by name, and whole
+// as `default`.
 function exportsOf(module) {
-  const { default: main, "module.exports": _whole, __esModule: _flag, ...named } = module
+  const { "module.exports": _whole, __esModule: _flag, ...given } = module
+  const { default: main, ...named } = given
   // Bun gives the fields of a function that is the whole of a module by name too.
   if (typeof main === "function" && Object.keys(named).every((name) => named[name] === main[name] && typeof named[name] !== "function")) {
     return { default: main }
   }
-  if (!main || typeof main !== "object" || "server" in main) return main === undefined ? named : { default: main, ...named }
+  if (main === undefined) return named
+  if (!main || typeof main !== "object" || "server" in main) return given
   const same = Object.keys(named).every((name) => named[name] === main[name])
-  if (!same) return { default: main, ...named }
+  if (!same) return given
   const { __esModule: _, ...whole } = main
   return whole
 }

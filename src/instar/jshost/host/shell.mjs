@@ -33,8 +33,9 @@ class ShellOutput {
 
 // A command that starts when it is awaited.
 class ShellPromise {
-  constructor(command, settings) {
+  constructor(command, settings, inputs) {
     this.command = command
+    this.inputs = inputs
     this.settings = { ...settings }
   }
   set(changes) {
@@ -57,7 +58,7 @@ class ShellPromise {
     return this.set({ throws: on })
   }
   run() {
-    this.started ??= start(this.command, this.settings)
+    this.started ??= start(this.command, this.settings, this.inputs)
     return this.started
   }
   then(resolve, reject) {
@@ -93,9 +94,10 @@ class ShellPromise {
   }
 }
 
-function start(command, { cwd, env, quiet, throws }) {
+function start(command, { cwd, env, quiet, throws }, inputs) {
   return new Promise((resolve, reject) => {
-    const child = spawn("sh", ["-c", command], { cwd, env: env ?? process.env, stdio: ["ignore", "pipe", "pipe"] })
+    const child = spawn("sh", ["-c", command], { cwd, env: env ?? process.env, stdio: ["ignore", "pipe", "pipe", ...inputs.map(() => "pipe")] })
+    inputs.forEach((input, index) => feed(child.stdio[FIRST + index], input).catch(reject))
     const out = []
     const err = []
     child.stdout.on("data", (data) => out.push(data) && (quiet || process.stdout.write(data)))
@@ -116,21 +118,69 @@ function quoted(value) {
   return escape(String(value))
 }
 
+// As Bun's.
 function escape(text) {
-  return /^[A-Za-z0-9_\-./:=@%+,]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+  return /^[A-Za-z0-9_\-./:@%+,]+$/.test(text) ? text : `"${text.replace(/[$`"\\]/g, "\\$&")}"`
+}
+
+// The texts that a text with braces stands for: `a{b,c}` is `ab` and `ac`.
+function braces(text) {
+  const [open, ...marks] = marksOf(text)
+  if (open === undefined) return [text]
+  const ends = [open, ...marks]
+  const chosen = ends.slice(1).flatMap((end, index) => braces(text.slice(ends[index] + 1, end)))
+  const rest = braces(text.slice(ends.at(-1) + 1))
+  return chosen.flatMap((one) => rest.map((other) => text.slice(0, open) + one + other))
+}
+
+// Where the first braces that are closed open, have their commas and close.
+function marksOf(text) {
+  for (let open = text.indexOf("{"); open >= 0; open = text.indexOf("{", open + 1)) {
+    const marks = [open]
+    let depth = 0
+    for (let at = open; at < text.length; at += 1) {
+      if (text[at] === "{") depth += 1
+      if (text[at] === "}") depth -= 1
+      if (depth === 0 || (depth === 1 && text[at] === ",")) marks.push(at)
+      if (depth === 0) break
+    }
+    if (depth === 0) return marks
+  }
+  return []
+}
+
+// The first number of a child's file that inputs are read from.
+const FIRST = 3
+
+const isInput = (value) => value instanceof Response || value instanceof Blob || value instanceof ArrayBuffer || ArrayBuffer.isView(value)
+
+async function feed(pipe, input) {
+  // A command may end before it has read everything.
+  pipe.on("error", () => {})
+  pipe.end(Buffer.from(await (input instanceof Response ? input : new Response(input)).arrayBuffer()))
 }
 
 function make(settings) {
   const shell = (strings, ...values) => {
-    const text = strings.raw.map((part, index) => part + (index < values.length ? quoted(values[index]) : "")).join("")
-    return new ShellPromise(text, settings)
+    const inputs = []
+    let text = ""
+    for (const [index, part] of strings.raw.entries()) {
+      text += part
+      if (index === values.length) break
+      const value = values[index]
+      if (isInput(value) && /<\s*$/.test(text)) text = text.replace(/<\s*$/, `<&${FIRST - 1 + inputs.push(value)}`)
+      else text += quoted(value)
+    }
+    return new ShellPromise(text, settings, inputs)
   }
   return Object.assign(shell, {
     cwd: (folder) => make({ ...settings, cwd: folder }),
     env: (variables) => make({ ...settings, env: variables }),
     nothrow: () => make({ ...settings, throws: false }),
     throws: (on = true) => make({ ...settings, throws: on }),
-    escape,
+    escape: (value) => escape(String(value)),
+    braces,
+    ShellPromise,
     ShellError,
   })
 }

@@ -15,7 +15,7 @@ from instar.plugin import Invalid
 from instar.provider import protocol
 from instar.provider.catalogue import shipped
 from instar.provider.keys import Keys
-from instar.provider.listing import chosen, connected, cost, package
+from instar.provider.listing import chosen, connected
 from instar.provider.login import Logins
 from instar.server.call import Call
 from instar.server.errors import Formed
@@ -133,7 +133,7 @@ def _provider(instance: Instance, name: str, listed: Sequence[protocol.Model]) -
     return api.ProviderV2Info(
         id=name,
         name=instance.models.info(name)["name"],
-        api=api.ProviderApi(package=package(listed[0]), url=disclosed(listed[0].url) or None),
+        api=api.ProviderApi(package=protocol.package(listed[0]), url=disclosed(listed[0].url) or None),
         request=api.ProviderRequest(headers={}, body={}),
     )
 
@@ -145,7 +145,7 @@ def _model(model: protocol.Model) -> api.ModelV2Info:
         provider_id=model.provider_id,
         name=model.name,
         api=api.CatalogModelApi(
-            id=model.wire_id or model.id, package=package(model), url=disclosed(model.url) or None
+            id=model.wire_id or model.id, package=protocol.package(model), url=disclosed(model.url) or None
         ),
         capabilities=api.ModelCapabilities(tools=model.tools, input=takes, output=["text"]),
         request=api.ProviderRequest(
@@ -156,7 +156,7 @@ def _model(model: protocol.Model) -> api.ModelV2Info:
             for name, body in model.variants.items()
         ],
         time=api.ModelTime(released=0),
-        cost=[cost(model)],
+        cost=[protocol.cost(model)],
         status="active",
         enabled=True,
         limit=Limit(context=model.limit.context, input=model.limit.input, output=model.limit.output),
