@@ -391,14 +391,14 @@ class LogFile(RotatingFileHandler):
         """Drop the line."""
 
 
-class Waiting(logging.Handler):
+class WaitingLines(logging.Handler):
     """Shows a person what is waited for: by `show` while a view has rows on the screen."""
 
     show: Callable[[str], None] = staticmethod(note)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a line; the watch over the event loop calls it from a thread of its own."""
-        Waiting.show(record.getMessage())
+        WaitingLines.show(record.getMessage())
 
 
 def start_log(path: Path, level: str, *, printed: bool) -> None:
@@ -407,7 +407,7 @@ def start_log(path: Path, level: str, *, printed: bool) -> None:
     handler.setFormatter(Logfmt(tracebacks=not printed or level == "DEBUG"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("instar").setLevel(LEVELS[level])
-    logging.getLogger("instar.waiting").handlers = [] if printed else [Waiting()]
+    logging.getLogger("instar.waiting").handlers = [] if printed else [WaitingLines()]
 
 
 def _logfmt_value(text: str) -> str:

@@ -20,7 +20,7 @@ from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
-from instar.cli.door import Context, Failure, Waiting, door, folder_option
+from instar.cli.door import Context, Failure, WaitingLines, door, folder_option
 from instar.cli.no_model import explained
 from instar.cli.person import Interrupts
 from instar.cli.run import session_options, trusted_runtime
@@ -155,7 +155,7 @@ class Chat:
                 )
             await self._greet()
             listening = asyncio.create_task(self._listen(events))
-            Waiting.show = lambda text: self._screen.print_now(f"instar: {one_line(text)}")
+            WaitingLines.show = lambda text: self._screen.print_now(f"instar: {one_line(text)}")
             self._interrupts.abort = self._end
             self._interrupts.end_children = self._screen.restore
             try:
@@ -165,7 +165,7 @@ class Chat:
                 self._interrupts.code = HUNG_UP
                 await self._end()
             finally:
-                Waiting.show = note
+                WaitingLines.show = note
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
         session_id = self._talk.session.id
