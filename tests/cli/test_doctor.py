@@ -3,9 +3,12 @@ import shlex
 import socket
 import sqlite3
 import time
+from pathlib import Path
 
 import pytest
 from tests.waiting import take_quickest
+
+from instar.server.browser import recorded
 
 
 def lines(done):
@@ -217,7 +220,9 @@ def test_a_module_of_the_folder_is_not_imported(machine):
     assert not (machine.project / "ran").exists()
 
 
-def test_a_port_that_is_taken_is_a_note(machine):
+@pytest.fixture
+def taken():
+    """The port of `instar serve`, which somebody has."""
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -225,8 +230,20 @@ def test_a_port_that_is_taken_is_a_note(machine):
             taken.listen()
         except OSError:
             pass  # taken by another program: as well
-        found = lines(machine.instar("doctor", "--json"))["port"]
+        yield
+
+
+def test_a_port_that_is_taken_is_a_note(machine, taken):
+    found = lines(machine.instar("doctor", "--json"))["port"]
     assert (found["state"], found["todo"]) == ("note", "instar serve --port N takes another")
+
+
+def test_a_port_that_a_server_of_ones_own_has_is_none(machine, taken):
+    with recorded(
+        Path(machine.environment["XDG_DATA_HOME"]) / "instar" / "servers", "http://127.0.0.1:4096", "/"
+    ):
+        found = lines(machine.instar("doctor", "--json"))["port"]
+    assert (found["state"], found["text"]) == ("ok", "an instar serve of yours runs at 4096")
 
 
 @pytest.mark.slow

@@ -186,7 +186,7 @@ def test_what_waits_is_out_of_date_once_its_file_changed_and_its_page_tells_the_
     assert "it must ask" in page.locator(".lead").inner_text()
     page.evaluate("document.querySelector('.detail').scrollTop = 500")
     page.click(".timeline li:has(.outcome.bad):has-text('refused') a")
-    page.wait_for_function("document.querySelector('.detail h1') === document.activeElement")
+    page.wait_for_selector(".detail h1:focus")
     assert page.evaluate("document.querySelector('.detail').scrollTop") == 0
     page.click("a:has-text('its session')")
     page.wait_for_selector(".tool.waits")
