@@ -578,7 +578,9 @@ async def _authority(attempt: ChangeAttempt) -> str:
     verdict.raised = tuple(authority.raises(context.grant, asked, context.neighbours))
     verdict.held = GrantedVersion(asked, manifest, mine.name, mine.test)
     verdict.settled = authority.after(context.grant, asked, approved=True, others=context.neighbours)
-    return "more than was granted: a person decides" if verdict.raised else "no more than was granted"
+    if not verdict.raised:
+        return "no more than was granted"
+    return f"more than was granted: a person {'decides' if attempt.approval is None else 'allowed it'}"
 
 
 def _kept(cause: ChangeCause) -> pending.Cause:

@@ -181,8 +181,8 @@ const VERDICTS = /** @type {Record<string, string>} */ ({
   noise: "left out: the version before does not answer the same way twice",
   both: "left out: the version before fails here too",
   mended: "succeeded, where the version before fails",
-  cut: "not played to the end: the time for that was over",
-  rest: "not played again",
+  cut: "broken off: the time for that was over",
+  rest: "not played again: the time was over, or a call before had failed",
 });
 
 /** @param {{ replay: Plain }} props */
