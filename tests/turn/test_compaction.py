@@ -697,6 +697,24 @@ async def test_a_hook_adds_to_the_summarys_prompt_or_replaces_it(house: Machine)
     assert "[User]: first" not in replaced
 
 
+async def test_a_summary_is_announced_before_its_messages_are_changed(house: Machine) -> None:
+    house.says(f'== when ""\ntext: ok\n{SUMMARY}')
+    door = await house.open()
+    session = await door.session()
+    await door.ask(session, "first")
+    seen: list[str] = []
+
+    async def compacting(given: points.CompactingInput, output: points.CompactingOutput) -> None:
+        seen.append("compacting")
+
+    async def transform(given: points.Empty, output: points.MessagesOutput) -> None:
+        seen.append("transform")
+
+    door.plugin({"session.compacting": compacting, "chat.messages.transform": transform})
+    await door.client.summarize(session)
+    assert seen == ["compacting", "transform"]
+
+
 async def test_an_aborted_summary_leaves_the_history_as_it_was(house: Machine) -> None:
     house.says('== when ""\ntext: ok\n\n== compaction\ntext: half\ndelay: 60s\ntext: more\n')
     door = await house.open()
