@@ -69,7 +69,7 @@ async def test_by_hand_the_visible_history_begins_at_the_summary_and_nothing_goe
     assert len(house.requests()) == 1
     (request,) = house.requests("compaction")
     assert request["tools"] == []
-    assert request["system"][0].startswith("You summarise a conversation")
+    assert request["system"][0].startswith("You are a helpful AI assistant tasked with summarizing")
     assert "[User]: first\n\n[Assistant]: re: first" in request["messages"][0]["content"]
     await door.ask(session, "second")
     assert sent(house) == ["What did we do so far?", "they talked of socks", "second"]
