@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page test test-slow test-all extra real test-clients test-page test-js client-programs check check-page format bench beside campaign fuzz clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-js client-programs check check-page format bench beside campaign fuzz clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ demo: $(VENV)/.run ## play the whole story once: an agent rewrites its own hook;
 
 demo-page: $(VENV)/.run ## the same story on the page in your browser, live, with a change to approve and to take back; no key, no network
 	@$(BIN)/python examples/demo_page.py
+
+recording: $(VENV)/.dev ## record a session anew for the README: docs/demo.cast and docs/demo.svg; no key, no network
+	@$(BIN)/python examples/record.py
 
 test: $(VENV)/.dev ## run the tests that are not slow; ROOM=session: those of one room
 	@$(TESTS) -m "not slow" $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))

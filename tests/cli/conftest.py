@@ -89,18 +89,19 @@ class Machine:
 
 
 class Screen:
-    """A process on a terminal of its own, with `columns` columns and so many rows that nothing scrolls away."""
+    """A process on a terminal of its own; with `ROWS` rows nothing scrolls away."""
 
     def __init__(
-        self, argv: list[str], cwd: Path, environment: Mapping[str, str], columns: int = 100
+        self, argv: list[str], cwd: Path, environment: Mapping[str, str], columns: int, height: int
     ) -> None:
         self.raw = b""
         self.code: int | None = None
-        self._emulated = pyte.Screen(columns, ROWS)
+        self._height = height
+        self._emulated = pyte.Screen(columns, height)
         self._emulator = pyte.ByteStream(self._emulated)
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
-            termios.tcsetwinsize(0, (ROWS, columns))
+            termios.tcsetwinsize(0, (height, columns))
             os.chdir(cwd)
             os.execve(argv[0], argv, dict(environment))
 
@@ -121,8 +122,8 @@ class Screen:
 
     def resize(self, columns: int) -> None:
         """Give the terminal another width, as a window's border does. Rows that stand there are cut, not wrapped."""
-        termios.tcsetwinsize(self._terminal, (ROWS, columns))
-        self._emulated.resize(ROWS, columns)
+        termios.tcsetwinsize(self._terminal, (self._height, columns))
+        self._emulated.resize(self._height, columns)
         os.kill(self.pid, signal.SIGWINCH)
 
     @property
@@ -196,11 +197,17 @@ def screen(machine: Machine) -> Iterator[Callable[..., Screen]]:
     """Start `instar`, or another program (`argv`), on a terminal with colours."""
     started: list[Screen] = []
 
-    def start(*arguments: str, columns: int = 100, argv: Sequence[str] = COMMAND, **variables: str) -> Screen:
+    def start(
+        *arguments: str,
+        columns: int = 100,
+        height: int = ROWS,
+        argv: Sequence[str] = COMMAND,
+        **variables: str,
+    ) -> Screen:
         environment = {**machine.environment, "TERM": "xterm-256color", **variables}
         if "NO_COLOR" not in variables:
             environment.pop("NO_COLOR")
-        started.append(Screen([*argv, *arguments], machine.project, environment, columns))
+        started.append(Screen([*argv, *arguments], machine.project, environment, columns, height))
         return started[-1]
 
     yield start

@@ -144,3 +144,18 @@ def test_a_chat_in_which_nothing_was_said_leaves_no_session(machine, screen):
     again.type("\x04")
     again.end()
     assert len(json.loads(machine.instar("session", "list", "--json").stdout)) == 1
+
+
+@pytest.mark.slow
+def test_what_runs_in_the_background_ends_with_the_chat(machine, screen, nap):
+    machine.script(
+        f'== turn\ntool: background {{"action": "start", "command": "{nap}"}}\n== turn\ntext: it runs\n'
+    )
+    terminal = screen("chat", "-m", "scripted/test")
+    shows(terminal, "instar; /help")
+    terminal.type("go\r")
+    terminal.wait_until(lambda: "it runs" in terminal.rows)
+    wait_until(lambda: machine.runs(nap))
+    terminal.type("\x04")
+    assert terminal.end() == 0
+    assert not machine.runs(nap)

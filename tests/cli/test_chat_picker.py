@@ -58,14 +58,13 @@ def test_a_paste_goes_to_the_words_of_the_list_and_what_was_typed_before_stays(c
     terminal.wait_until(lambda: "›" in terminal.rows)
 
 
-def test_a_list_fits_a_narrow_terminal(chat):
+def test_a_list_fits_a_narrow_terminal(chat, machine):
+    machine.run("木を植えて、屋根を直して、それから庭の石を全部数えてください")
     terminal = chat(columns=60)
     terminal.type("/agent\r")
     selects(terminal, "build  The default agent: reads, edits and runs what the")
     terminal.type("\x03")
     terminal.wait_until(lambda: "›" in terminal.rows)
-    terminal.type("木を植えて、屋根を直して、それから庭の石を全部数えてください\r")
-    shows(terminal, "You said:")
     terminal.type("/sessions\r")
     # Wide characters take two columns each; the date has its place.
     terminal.wait_until(lambda: re.search(r"^▸ 木を.*…  20\d\d-\d\d-\d\d \d\d:\d\d$", selected(terminal)))

@@ -70,3 +70,22 @@ def test_a_hook_that_is_quick_is_not_named(machine, screen):
     machine.write_home("instar.json", json.dumps({"hooks": rules}))
     machine.script(CALL)
     assert "lint.sh" not in machine.run("hi").stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_what_is_said_while_the_event_loop_stands_leaves_no_row_behind(machine, screen, command):
+    machine.write_home(
+        "plugins/stuck.py",
+        PYTHON.replace("await asyncio.sleep", "__import__('time').sleep(10) or await asyncio.sleep"),
+    )
+    machine.script(CALL)
+    terminal = screen(command, "-m", "scripted/test", *(["hi"] if command == "run" else []))
+    if command == "chat":
+        terminal.wait_until(lambda: any(row.startswith("instar; /help") for row in terminal.rows))
+        terminal.type("hi\r")
+    terminal.wait_until(lambda: any(row.startswith("instar: nothing has gone on") for row in terminal.rows))
+    assert "done" not in terminal.rows
+    terminal.wait_until(lambda: "done" in terminal.rows)
+    at = next(at for at, row in enumerate(terminal.rows) if row.startswith("instar: nothing has gone on"))
+    assert not any("Ctrl-C ends" in row for row in terminal.rows[: at + 1])

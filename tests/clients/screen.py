@@ -28,11 +28,18 @@ class Screen:
     Raises `AssertionError` with the whole screen where a wait lasts longer than `PATIENCE`.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        columns: int = COLUMNS,
+        rows: int = ROWS,
+    ) -> None:
         # A name of its own: the server of a closed screen may still be about to end.
         self._tmux = ["tmux", "-S", str(folder / f"tmux-{next(_numbers)}"), "-f", "/dev/null"]
         self._environment = {**environment, "TERM": "xterm-256color"}
-        size = ["-x", str(COLUMNS), "-y", str(ROWS)]
+        size = ["-x", str(columns), "-y", str(rows)]
         # Escape is sent at once: tmux waits half a second for the rest of a sequence otherwise.
         self._call(
             "start-server",
@@ -72,6 +79,15 @@ class Screen:
     def text(self) -> str:
         """What the screen shows, a line each."""
         return self._call("capture-pane", "-p", "-t", "main")
+
+    @property
+    def scrollback(self) -> list[str]:
+        """All rows that scrolled away and those on the screen; a row that the terminal wrapped is one."""
+        return self._call("capture-pane", "-p", "-J", "-S", "-", "-t", "main").splitlines()
+
+    def resize(self, columns: int, rows: int = ROWS) -> None:
+        """Give the terminal another size: it wraps anew what does not fit any more."""
+        self._call("resize-window", "-t", "main", "-x", str(columns), "-y", str(rows))
 
     def keys(self, *names: str) -> None:
         """Press keys by tmux's names: ``Enter``, ``Escape``, ``C-x``, ``Tab``."""

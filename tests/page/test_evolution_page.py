@@ -366,8 +366,13 @@ def test_the_pictures_of_the_docs_are_made(example: Served, log_in: LogIn) -> No
         f"/session/{session}/message", json={**body, "parts": [{"type": "text", "text": prompt}]}
     )
     see(page, "other files", "installed", "refused")
+    page.wait_for_selector(".detail .bars tr:has-text('hello_note_count'):has-text('1')")
     page.wait_for_selector(".notices p", state="detached")
     page.screenshot(path=IMAGES / "page-evolution.png")
     page.click(".timeline li:has(.outcome.good) a")
     page.wait_for_selector(".stage.good:has-text('authority')")
     page.screenshot(path=IMAGES / "page-change.png")
+    page.evaluate("location.hash = '#/overview'")
+    page.wait_for_selector(".bars tr:has-text('hello_note_count')")
+    page.wait_for_selector("text=A turn may take 40 steps")
+    page.screenshot(path=IMAGES / "page-overview.png")

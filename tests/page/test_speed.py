@@ -47,11 +47,14 @@ def test_three_thousand_messages_scroll_smoothly(machine: Machine, log_in: Calla
     box = page.locator(".messages")
     work = Work(page)
 
-    def at_the_beginning() -> bool:
+    def count() -> int:
         box.evaluate("one => one.scrollBy(0, -4000)")
-        return bool(page.evaluate("() => document.querySelectorAll('.message').length") == MESSAGES)
+        return int(page.evaluate("() => document.querySelectorAll('.message').length"))
 
-    wait_until(at_the_beginning)
+    shown = count()
+    while shown < MESSAGES:
+        before = shown
+        shown = wait_until(lambda before=before: (now := count()) > before and now)
     assert page.locator(".message").first.text_content().startswith("question 0")
     assert work.per_frame() < FRAME
     # All of it is there; now it is only moved.

@@ -391,11 +391,14 @@ class LogFile(RotatingFileHandler):
         """Drop the line."""
 
 
-class _Waiting(logging.Handler):
-    """Shows a person what is waited for while nothing else is on the screen."""
+class WaitingLines(logging.Handler):
+    """Shows a person what is waited for: by `show` while a view has rows on the screen."""
+
+    show: Callable[[str], None] = staticmethod(note)
 
     def emit(self, record: logging.LogRecord) -> None:
-        note(record.getMessage())
+        """Show a line; the watch over the event loop calls it from a thread of its own."""
+        WaitingLines.show(record.getMessage())
 
 
 def start_log(path: Path, level: str, *, printed: bool) -> None:
@@ -404,7 +407,7 @@ def start_log(path: Path, level: str, *, printed: bool) -> None:
     handler.setFormatter(Logfmt(tracebacks=not printed or level == "DEBUG"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("instar").setLevel(LEVELS[level])
-    logging.getLogger("instar.waiting").handlers = [] if printed else [_Waiting()]
+    logging.getLogger("instar.waiting").handlers = [] if printed else [WaitingLines()]
 
 
 def _logfmt_value(text: str) -> str:

@@ -7,7 +7,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
 from rich.syntax import Syntax
 
-_PARSER: Final = MarkdownIt().enable("table")
+_PARSER: Final = MarkdownIt().enable("table").disable("inline")
+"""Finds blocks; what stands in them is parsed once, when they are rendered."""
+_GROWTH: Final = 1.05
+"""How much a block that is not whole must grow until it is looked at again: else a long one costs its square."""
 
 
 class Block(NamedTuple):
@@ -23,11 +26,16 @@ class Blocks:
     def __init__(self) -> None:
         self.rest = ""
         """What belongs to a block that may still grow."""
+        self._seen = 0
 
     def feed(self, text: str) -> list[Block]:
         """Add text and return the blocks that it made whole."""
         self.rest += text
-        return self._cut(keep_last=True) if "\n" in text else []
+        if "\n" not in text or len(self.rest) < self._seen * _GROWTH:
+            return []
+        found = self._cut(keep_last=True)
+        self._seen = len(self.rest)
+        return found
 
     def close(self) -> list[Block]:
         """Return the blocks that are left."""

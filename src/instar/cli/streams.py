@@ -51,6 +51,11 @@ class Printer:
                 self._waiting += data
                 self._changed.notify_all()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._waiting)
+
     def written(self) -> bool:
         """Wait until all is written; False when that took too long. Raises as `check` does."""
         with self._changed:
@@ -129,6 +134,11 @@ def replace() -> None:
             _replaced[name] = stream, printer
             raw = cast("Any", PrintedStream(printer, most))
             setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True))
+
+
+def is_behind() -> bool:
+    """Whether standard output has not taken yet what was printed: it is slow, or Ctrl-S holds it."""
+    return "stdout" in _replaced and _replaced["stdout"][1].is_behind
 
 
 def hurry() -> None:

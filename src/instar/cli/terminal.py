@@ -14,6 +14,7 @@ from rich.theme import Theme
 
 from instar.cli import streams
 from instar.cli.area import Area
+from instar.cli.door import WaitingLines
 from instar.cli.output import TurnView, hook_name, tool_line
 from instar.cli.render import details, summary_of
 from instar.cli.text import counted, harmless, money, one_line, short
@@ -77,7 +78,8 @@ class TerminalView(TurnView):
         self._cost = 0.0
 
     def begin(self, session_id: str) -> None:
-        """Be ready for Ctrl-Z."""
+        """Be ready for Ctrl-Z, and for what is said of what is waited for."""
+        WaitingLines.show = lambda text: self.note(f"instar: {text}", "yellow")
         asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self._stop)
 
     def delta(self, part: Part, text: str) -> None:

@@ -133,7 +133,20 @@ class AsyncConnection:
                 if answer.status_code != 200:
                     raise refused(answer.status_code, await answer.aread())
                 _check_stream(answer.headers.get("content-type", ""))
-                yield _read(answer)
+                yield self._read(answer)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
+    async def _read(self, answer: "httpx2.Response") -> AsyncIterator[Event]:
+        import httpx2
+
+        reader = EventParser()
+        try:
+            async for chunk in answer.aiter_bytes():
+                for one in _events(reader, chunk):
+                    yield one
+                # A stream that has much to say must not keep the reader's other tasks from running.
+                await asyncio.sleep(0)
         except httpx2.TransportError as error:
             raise self._unreachable(error) from error
 
@@ -222,15 +235,6 @@ class Connection:
 
 async def _next(heard: AsyncIterator[Event]) -> Event | None:
     return await anext(heard, None)
-
-
-async def _read(answer: "httpx2.Response") -> AsyncIterator[Event]:
-    reader = EventParser()
-    async for chunk in answer.aiter_bytes():
-        for one in _events(reader, chunk):
-            yield one
-        # A stream that has much to say must not keep the reader's other tasks from running.
-        await asyncio.sleep(0)
 
 
 def _events(reader: EventParser, chunk: bytes) -> Iterator[Event]:

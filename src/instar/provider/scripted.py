@@ -254,8 +254,8 @@ class _Player(msgspec.Struct):
                     self._fail(item)
             for delta in deltas:
                 yield delta
-                if self.section.pace:
-                    await asyncio.sleep(self.section.pace)
+                # Also without a pace others have their turn, as they have between what a network brings.
+                await asyncio.sleep(self.section.pace)
         reason = self.section.finish or ("tool-calls" if self.calls else "stop")
         yield Finish(reason, _counted(self.section.usage, self.characters))
 

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
 import click
@@ -20,11 +20,11 @@ from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
-from instar.cli.door import Context, Failure, door, folder_option
+from instar.cli.door import Context, Failure, WaitingLines, door, folder_option
 from instar.cli.no_model import explained
 from instar.cli.person import Interrupts
 from instar.cli.run import session_options, trusted_runtime
-from instar.cli.text import short
+from instar.cli.text import note, one_line, short
 from instar.client import AsyncClient, Invalid, NotFound
 from instar.event import PermissionAsked
 from instar.message import Session
@@ -43,6 +43,9 @@ _TWICE: Final = 0.5
 """Seconds within which Esc is pressed twice."""
 _LAST_EVENTS: Final = 0.8
 """Seconds that the end of a turn may take to be shown when the person leaves."""
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 4.0
+"""Seconds until a server that is gone is asked again, from the first time on twice as many each time."""
 
 
 @click.command()
@@ -55,6 +58,8 @@ async def command(context: Context, folder: str | None, url: str | None, thinkin
     """Talk with the agent. What was said stays in the terminal's scrollback; /help says what can be typed."""
     if not person.is_there():
         raise Failure('a chat needs a terminal; without one: instar run "…"')
+    if context.environment.get("TERM") in ("dumb", ""):
+        raise Failure('a chat moves the cursor, which TERM=dumb cannot; there: instar run "…"')
     opened = _here(context, folder) if url is None else client_to(context, Attached(url, folder))
     with Interrupts() as interrupts:
         try:
@@ -150,6 +155,7 @@ class Chat:
                 )
             await self._greet()
             listening = asyncio.create_task(self._listen(events))
+            WaitingLines.show = lambda text: self._screen.print_now(f"instar: {one_line(text)}")
             self._interrupts.abort = self._end
             self._interrupts.end_children = self._screen.restore
             try:
@@ -159,6 +165,7 @@ class Chat:
                 self._interrupts.code = HUNG_UP
                 await self._end()
             finally:
+                WaitingLines.show = note
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
         session_id = self._talk.session.id
@@ -206,16 +213,30 @@ class Chat:
         return True
 
     async def _listen(self, events: AsyncIterator[Any]) -> None:
-        try:
-            async for event in events:
-                self._talk.take(event)
-                if not self._talk.busy:
-                    self._rests.set()
-        except REFUSALS as error:
-            self._talk.chat.note(str(error), "red")
-        self._talk.chat.note(
-            "the server ended the stream of events: what it does is not seen here any more", "red"
-        )
+        async with AsyncExitStack() as stack:
+            while True:
+                with suppress(*REFUSALS):
+                    async for event in events:
+                        self._talk.take(event)
+                        if not self._talk.busy:
+                            self._rests.set()
+                        # Many come at once: what is typed has its turn between them.
+                        await asyncio.sleep(0)
+                self._talk.lose()
+                self._talk.chat.note(
+                    "the server ended the stream of events; it is asked again until it answers", "red"
+                )
+                events = await self._heard_again(stack)
+                self._talk.chat.note("the server answers again")
+                self._talk.do(self._talk.catch_up())
+
+    async def _heard_again(self, stack: AsyncExitStack) -> AsyncIterator[Any]:
+        pause = _FIRST_PAUSE
+        while True:
+            await asyncio.sleep(pause)
+            with suppress(*REFUSALS):
+                return await stack.enter_async_context(heard(self._client))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _greet(self) -> None:
         providers = await self._client.config.providers()
@@ -263,8 +284,8 @@ class Chat:
         self._escaped = 0.0
         if talk.busy:
             talk.do(talk.abort())
-        elif time.monotonic() - before < _TWICE and not text:
-            talk.do(self._orders.run("/rewind"))
+        elif time.monotonic() - before < _TWICE and not text and not talk.asks:
+            self._submit("/rewind")
         else:
             self._escaped = time.monotonic()
 

@@ -284,12 +284,32 @@ class Conversation(Follower):
     async def read(self) -> None:
         """Show the last messages of a session that is gone on with."""
         messages = await self.client.session.messages(self.session.id, limit=_SHOWN)
-        kept = [one for one in messages if not _is_undone(self.session, one)]
         if len(messages) == _SHOWN:
             self.chat.note(
                 f"the last {counted(_SHOWN, 'message')} of {self.session.id}; all: instar session show"
             )
-        for message in kept:
+        await self._take_in(messages)
+        self.do(self.look())
+        self.do(self.look_at_evolve())
+
+    def lose(self) -> None:
+        """The server is gone, and with it what went on there."""
+        self.busy = False
+        self.chat.break_off()
+
+    async def catch_up(self) -> None:
+        """Show what was missed while the server was gone."""
+        self.session = await self.client.session.get(self.session.id)
+        self.busy = self.session.id in await self.client.session.status()
+        self.asks.clear()
+        await self._take_in(await self.client.session.messages(self.session.id, limit=_SHOWN))
+        if not self.busy:
+            self._next()
+
+    async def _take_in(self, messages: list[WithParts]) -> None:
+        for message in messages:
+            if _is_undone(self.session, message):
+                continue
             if isinstance(message.info, User):
                 self._asked.append(message.info.id)
             else:
@@ -301,9 +321,6 @@ class Conversation(Follower):
         self.asks.extend(one for one in waiting if one.session_id == self.session.id)
         if self.asks:
             self._put(self.asks[0])
-
-        self.do(self.look())
-        self.do(self.look_at_evolve())
 
     async def look(self) -> None:
         """Read what the line below the input says; what a server does not tell is left out."""

@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from prompt_toolkit.application import Application, in_terminal, run_in_terminal
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -109,9 +109,9 @@ class Screen:
             complete_while_typing=True,
             tempfile_suffix=".md",
         )
-        terminal = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        self._output = cast("_Output", _Output.from_pty(sys.stdout, term=os.environ.get("TERM")))
         # Over a slow line the terminal's answer would be taken for what was typed.
-        terminal.enable_cpr = False
+        self._output.enable_cpr = False
         keyboard = Vt100Input(sys.stdin)
         keyboard.stdin_reader = _Reader(sys.stdin.fileno())
         self.app: Application[None] = Application(
@@ -120,18 +120,24 @@ class Screen:
             style=_STYLE,
             erase_when_done=True,
             input=keyboard,
-            output=terminal,
+            output=self._output,
             color_depth=lambda: ColorDepth.DEPTH_1_BIT if state.no_color else None,
+            # A key is shown at once, also while an answer streams.
+            max_render_postpone_time=None,
+            terminal_size_polling_interval=None,
+            before_render=self._fit,
         )
         # A lone Esc is known sooner than by the default of more than a second.
         self.app.ttimeoutlen = self.app.timeoutlen = 0.05
+        self._editing: asyncio.Task[None] | None = None
+        self._size = self._output.get_size()
 
     async def run(self) -> None:
         """Show the input until the person leaves. Raises `EOFError` or `OSError` when the terminal is gone."""
         self._modes = termios.tcgetattr(sys.stdin)
         printing = asyncio.create_task(self._printer())
         try:
-            await self.app.run_async(handle_sigint=False)
+            await self.app.run_async(pre_run=self._watch_size, handle_sigint=False)
         finally:
             printing.cancel()
             await asyncio.gather(printing, return_exceptions=True)
@@ -152,6 +158,13 @@ class Screen:
         """Print above the input, soon."""
         self._waiting.write(text)
         self._wanted.set()
+
+    def print_now(self, text: str) -> None:
+        """Print in place of the rows, which are drawn anew once the event loop turns: it may stand."""
+        self.app.renderer.erase()
+        self.app.output.write_raw(f"{text}\r\n")
+        self.app.output.flush()
+        self.app.invalidate()
 
     def take_back(self, text: str) -> None:
         """Put a text into the input again, before what stands there."""
@@ -180,19 +193,59 @@ class Screen:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_TICK):
                     await self._wanted.wait()
-            if not self._wanted.is_set():
-                lives = bool(self._rows())
-                # Once more when nothing goes on any longer; at rest nothing is drawn.
-                if lives or lived:
-                    self.app.invalidate()
-                lived = lives
-                continue
-            async with in_terminal():
-                self.app.output.write_raw(self._taken())
-                self.app.output.flush()
-            # What goes on may have ended before it was seen to live.
-            lived = True
-            await asyncio.sleep(_FRAME)
+            lives = bool(self._rows())
+            if streams.is_behind() or self.app.is_done:
+                # A slow line would show what is drawn now later and later; at the end `run` prints what waits.
+                await asyncio.sleep(_FRAME)
+            elif self._wanted.is_set():
+                if self._editing is not None:
+                    await self._editing
+                self._draw()
+                # What goes on may have ended before it was seen to live.
+                lives = True
+                await asyncio.sleep(_FRAME)
+            # Once more when nothing goes on any longer; at rest nothing is drawn.
+            elif lives or lived:
+                self.app.invalidate()
+            lived = lives
+
+    def _draw(self) -> None:
+        """Print what waits, and draw the rows below it, in one piece."""
+        app = self.app
+        self._output.is_held = True
+        self._erase()
+        self._output.write_raw(self._taken())
+        app.render_counter += 1
+        app.renderer.render(app, app.layout)
+        self._output.is_held = False
+        self._output.flush()
+
+    def _erase(self) -> None:
+        """Take the rows away. A terminal that became narrower has wrapped them: all that they take now is cleared."""
+        renderer = self.app.renderer
+        if (drawn := renderer.last_rendered_screen) is not None:
+            width, cursor = self._output.get_size().columns, renderer._cursor_pos
+            widths = [
+                max(
+                    (x + char.width for x, char in drawn.data_buffer[y].items() if char.char != " "),
+                    default=0,
+                )
+                for y in range(cursor.y)
+            ]
+            self._output.write_raw("\r")
+            self._output.cursor_up(sum(max(1, -(-cells // width)) for cells in widths) + cursor.x // width)
+            self._output.erase_down()
+        renderer.reset()
+
+    def _watch_size(self) -> None:
+        # Once prompt_toolkit has its own handler, which knows nothing of wrapped rows.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.add_signal_handler, signal.SIGWINCH, self.app.invalidate)
+
+    def _fit(self, app: Application[None]) -> None:
+        if (size := self._output.get_size()) != self._size:
+            self._size = size
+            self._erase()
 
     def _taken(self) -> str:
         text = self._waiting.getvalue().replace("\n", "\r\n")
@@ -302,7 +355,7 @@ class Screen:
 
     def _edit(self) -> None:
         self.buffer.text = self._unfolded(self.buffer.text)
-        self.buffer.open_in_editor()
+        self._editing = self.buffer.open_in_editor()
 
     async def _recall(self) -> None:
         said = dict.fromkeys(reversed(self.buffer.history.get_strings()))
@@ -334,6 +387,16 @@ def _suspend() -> None:
     """Leave the terminal to the shell, once what was printed is there; the process group stops, as the shell waits."""
     streams.finish()
     os.kill(0, signal.SIGTSTP)
+
+
+class _Output(Vt100_Output):
+    """Writes a frame in one piece: its parts are never seen alone, and pastes are told from typing all the time."""
+
+    is_held = False
+
+    def flush(self) -> None:
+        if not self.is_held:
+            super().flush()
 
 
 class _Reader(PosixStdinReader):

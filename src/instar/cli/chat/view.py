@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Final
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -11,8 +12,11 @@ from instar.cli.chat.state import ChatState
 from instar.cli.person import KEPT
 from instar.cli.render import diff_lines
 from instar.cli.terminal import TerminalView
-from instar.cli.text import harmless, one_line, short
+from instar.cli.text import counted, harmless, one_line, short
 from instar.event import PermissionAsked, Question
+
+_SAID: Final = 20
+"""Lines of what a person said that are shown."""
 
 
 class ChatView(TerminalView):
@@ -36,12 +40,24 @@ class ChatView(TerminalView):
         return [*self._growing(), *self._running(), *([self._status()] if busy else [])]
 
     def said(self, text: str) -> None:
-        """Print what a person or a plugin said."""
-        self._print("", *(Text(f"{mark} {line}", "bold") for mark, line in _marked(text)))
+        """Print what a person or a plugin said; of a long text the beginning, and how much more there is."""
+        lines = harmless(text).splitlines() or [""]
+        shown = lines if len(lines) <= _SAID else lines[: _SAID - 1]
+        self._print("", *(Text(f"{' ' if at else '›'} {line}", "bold") for at, line in enumerate(shown)))
+        if len(shown) < len(lines):
+            self._print(Text(f"  … {counted(len(lines) - len(shown), 'more line')}", "dim"))
 
     def show(self, *what: RenderableType) -> None:
         """Print something else."""
         self._print(*what)
+
+    def break_off(self) -> None:
+        """Print what there is of a text that grows, and show no call any more as one that runs."""
+        for blocks in self._texts.values():
+            self._print_blocks(blocks.close())
+        self._texts.clear()
+        self._calls.clear()
+        self._reasoning = ""
 
     def ask(self, asked: PermissionAsked) -> None:
         """Print what a call wants, and all that it would do: nobody must agree to what a short line leaves out."""
@@ -76,8 +92,3 @@ class ChatView(TerminalView):
             for one in what:
                 self._console.print(one)
         self._printed(captured.get())
-
-
-def _marked(text: str) -> list[tuple[str, str]]:
-    lines = harmless(text).splitlines() or [""]
-    return [("›" if at == 0 else " ", line) for at, line in enumerate(lines)]

@@ -1,7 +1,7 @@
 """evolve's operations of the HTTP interface, under ``/instar/evolve`` and ``/instar/heartbeat``.
 
-They answer what ``instar evolve`` and ``instar heartbeat`` print with ``--json``, and do what those do: an order is a
-person's, and refused as there.
+They answer what ``instar evolve`` and ``instar heartbeat`` print with ``--json``, and what the page shows besides. An
+order is a person's, and does what the command does: it is refused as there.
 """
 
 import contextlib

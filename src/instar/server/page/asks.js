@@ -4,37 +4,40 @@
 import * as api from "./api.js";
 import * as store from "./store.js";
 import { Code } from "./markdown.js";
-import { html, useEffect, useRef, useState, useTopic, attempt, Diff } from "./ui.js";
+import { html, useEffect, useLayoutEffect, useState, useTopic, attempt, visible, Diff } from "./ui.js";
 
 const KEEP = "keep"; // whether what a call made, and what would run later, is kept: there is no "always"
 
-const UNREAD = 500; // milliseconds
+const UNREAD = 500; // milliseconds for which what came up just now takes no answer: a key or a click was for what stood there before
 
 /** @param {{ id: string }} props */
 export function Asks({ id }) {
   useTopic("asks");
   const waiting = store.asks(id);
   const [first] = waiting;
-  const shown = useRef({ id: "", since: 0 });
-  if (shown.current.id !== first?.id) shown.current = { id: first?.id, since: Date.now() };
+  const [read, setRead] = useState("");
+  const ready = read === first?.id;
   useEffect(() => {
+    const timer = setTimeout(setRead, UNREAD, first?.id);
+    return () => clearTimeout(timer);
+  }, [first?.id]);
+  useLayoutEffect(() => {
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {
       const reply = { y: "once", a: "always", r: "reject" }[event.key];
       const isTyped = event.target instanceof Element && event.target.matches("input, textarea, select, dialog *");
       if (!reply || !first || first.questions || isTyped || event.ctrlKey || event.metaKey || event.altKey) return;
-      // What came up just now was not read: the key was pressed for what stood there before.
-      if (event.repeat || Date.now() - shown.current.since < UNREAD) return;
+      if (event.repeat || !ready) return;
       if (reply === "always" && !mayAlways(first)) return;
       event.preventDefault();
       answer(first, reply);
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, [first]);
+  }, [first, ready]);
   if (!first) return null;
   return html`<section class="asks" aria-label="Waits for you" aria-live="assertive">
-    ${first.questions ? html`<${Questions} key=${first.id} asked=${first} />` : html`<${Permission} key=${first.id} asked=${first} root=${id} />`}
+    ${first.questions ? html`<${Questions} key=${first.id} asked=${first} />` : html`<${Permission} key=${first.id} asked=${first} root=${id} ready=${ready} />`}
     ${waiting.length > 1 && html`<p class="muted">${waiting.length - 1} more after this</p>`}
   </section>`;
 }
@@ -51,24 +54,27 @@ const answer = (asked, reply, message) =>
     }),
   );
 
-/** @param {{ asked: store.Plain, root: string }} props */
-function Permission({ asked, root }) {
+/**
+ * All that a call would do stands here: nothing is cut off, scrolled out of sight, or turned round by a control character.
+ * @param {{ asked: store.Plain, root: string, ready: boolean }} props
+ */
+function Permission({ asked, root, ready }) {
   const [message, setMessage] = useState("");
   const keeps = asked.permission === KEEP;
   const { command, diff } = asked.metadata ?? {};
-  return html`<h2>${keeps ? "A call made something that would run later. Keep it?" : html`<code>${asked.permission}</code> wants to go on`}</h2>
+  return html`<h2>${keeps ? "A call made something that would run later. Keep it?" : html`Allow <code>${asked.permission}</code>?`}</h2>
     ${asked.sessionID !== root && html`<p class="muted">asked by a sub-agent: <a href=${`#/sessions/${asked.sessionID}`}>${store.session(asked.sessionID)?.title ?? asked.sessionID}</a></p>`}
     <div class="wanted">
-      ${typeof command === "string" && command ? html`<${Code} text=${command} language="bash" />` : html`<ul class="patterns">${asked.patterns.map((/** @type {string} */ one) => html`<li><code>${one}</code></li>`)}</ul>`}
-      ${typeof diff === "string" && diff && html`<${Diff} patch=${diff} />`}
+      ${typeof command === "string" && command ? html`<${Code} text=${visible(command)} language="bash" />` : html`<ul class="patterns">${asked.patterns.map((/** @type {string} */ one) => html`<li><code>${visible(one)}</code></li>`)}</ul>`}
+      ${typeof diff === "string" && diff && html`<${Diff} patch=${visible(diff)} whole />`}
     </div>
     <div class="row">
-      <button type="button" class="primary" onClick=${() => answer(asked, "once")}>${keeps ? "Keep" : "Once"} <kbd>y</kbd></button>
-      ${mayAlways(asked) && html`<button type="button" title=${asked.always.join("\n")} onClick=${() => answer(asked, "always")}>Always <kbd>a</kbd></button>`}
-      <button type="button" class="danger" onClick=${() => answer(asked, "reject", keeps ? "put it aside" : message)}>${keeps ? "Put aside" : "Reject"} <kbd>r</kbd></button>
+      <button type="button" class="primary" disabled=${!ready} onClick=${() => answer(asked, "once")}>${keeps ? "Keep" : "Once"} <kbd>y</kbd></button>
+      ${mayAlways(asked) && html`<button type="button" disabled=${!ready} onClick=${() => answer(asked, "always")}>Always <kbd>a</kbd></button>`}
+      <button type="button" class="danger" disabled=${!ready} onClick=${() => answer(asked, "reject", keeps ? "put it aside" : message)}>${keeps ? "Put aside" : "Reject"} <kbd>r</kbd></button>
       ${!keeps && html`<input aria-label="What to do instead" placeholder="rejected: what to do instead" value=${message} onInput=${(/** @type {any} */ event) => setMessage(event.target.value)} />`}
     </div>
-    ${mayAlways(asked) && html`<p class="muted">“Always” allows from now on: ${asked.always.map((/** @type {string} */ one) => html`<code>${one}</code> `)}</p>`}`;
+    ${mayAlways(asked) && html`<p class="muted">“Always” allows from now on: ${asked.always.map((/** @type {string} */ one) => html`<code>${visible(one)}</code> `)}</p>`}`;
 }
 
 /** @param {{ asked: store.Plain }} props */

@@ -3,7 +3,19 @@
 
 import * as api from "./api.js";
 import * as store from "./store.js";
-import { html, useEffect, useMemo, useRef, useState, useTopic, useLoaded, attempt, cls, say } from "./ui.js";
+import {
+  html,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  useTopic,
+  useLoaded,
+  attempt,
+  cls,
+  say,
+} from "./ui.js";
 
 const LARGEST = 14 * 1024 * 1024; // bytes of files; the server takes 20 MB, and base64 adds a third
 
@@ -20,7 +32,7 @@ export function Composer({ id, session }) {
   const known = useLoaded(() => definitions(session.directory), [session.directory]).value;
   const works = store.status(id) !== "idle";
   const write = (/** @type {string} */ value) => store.draft(id, value);
-  useEffect(() => {
+  useLayoutEffect(() => {
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {
       const isTyped = event.target instanceof Element && event.target.matches("input, textarea, select, dialog *");
@@ -28,10 +40,14 @@ export function Composer({ id, session }) {
         event.preventDefault();
         field.current?.focus();
       }
+      if (event.key !== "Escape" || document.querySelector("dialog")) return;
+      field.current?.blur();
+      if (works && Date.now() - escaped < 1000) attempt(() => api.post(`/session/${id}/abort`));
+      escaped = Date.now();
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, []);
+  }, [id, works]);
   useEffect(() => {
     // It grows with what is written.
     const box = field.current;
@@ -53,11 +69,6 @@ export function Composer({ id, session }) {
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
-    if (event.key === "Escape") {
-      if (!text && works && Date.now() - escaped < 1000) attempt(() => api.post(`/session/${id}/abort`));
-      escaped = Date.now();
-      if (!works) field.current?.blur();
-    }
   };
   const add = (/** @type {FileList | undefined | null} */ found) =>
     found?.length && attempt(() => attach(id, [...found]));

@@ -1,11 +1,24 @@
 // @ts-check
 /** The evolution: the timeline of what the agent changed of itself, and what it comes to. */
 
-import { html, useState, useEffect, useTopic, useMemo, cls, duration, say, shortPath, Time, Problem } from "./ui.js";
+import {
+  html,
+  useState,
+  useEffect,
+  useTopic,
+  useMemo,
+  cls,
+  duration,
+  number,
+  say,
+  shortPath,
+  Time,
+  Problem,
+} from "./ui.js";
 import * as store from "./store.js";
 import * as evolve from "./evolve.js";
 import { Change, Compare, Order, SourceFile, Waiting } from "./change.js";
-import { Graph } from "./plot.js";
+import { Bars, Graph } from "./plot.js";
 
 /** @typedef {evolve.Plain} Plain */
 
@@ -207,7 +220,7 @@ function Summary() {
     <section aria-labelledby="probation"><h2 id="probation">On probation</h2>${trials(status)}</section>
     <section aria-labelledby="graph"><h2 id="graph">Versions</h2><${Graph} changes=${changes} />
       <p><a href="#/evolution/compare">Compare two versions</a>${(status?.scripts ?? []).map((/** @type {Plain} */ one) => html` · <a href=${evolve.link("file", one.file)}>${one.file} line by line</a>`)}</p></section>
-    ${calls.length > 0 && html`<section aria-labelledby="calls"><h2 id="calls">How its scripts do</h2><${Calls} calls=${calls} /></section>`}
+    ${calls.length > 0 && html`<section aria-labelledby="calls"><h2 id="calls">How its scripts do</h2><${Calls} calls=${calls} /><${Tools} scripts=${status?.scripts ?? []} /></section>`}
     ${
       pins.length > 0 &&
       html`<section aria-labelledby="pins"><h2 id="pins">Pinned: the agent may not change these</h2>
@@ -252,6 +265,17 @@ function Calls({ calls }) {
           ),
       )}</tbody>
     </table></div>`;
+}
+
+/** How often the model called the tools that it has of its scripts. @param {{ scripts: Plain[] }} props */
+function Tools({ scripts }) {
+  const { tools } = evolve.found();
+  const rows = scripts
+    .flatMap((one) => one.tools)
+    .map((name) => ({ name, value: tools[name] ?? 0, words: number(tools[name] ?? 0) }));
+  return rows.length
+    ? html`<${Bars} label="Calls of its tools by the model, in the last 30 days" rows=${rows} />`
+    : null;
 }
 
 /** The calls that went wrong, by kind; a hook that a script does not know is no failure. @param {Plain} call */

@@ -18,6 +18,7 @@ const state = {
   waiting: /** @type {Plain[]} */ ([]),
   pins: /** @type {Plain[]} */ ([]),
   calls: /** @type {Plain[]} */ ([]),
+  tools: /** @type {Record<string, number>} */ ({}),
   problems: /** @type {string[]} */ ([]),
   error: "",
   shown: PAGE,
@@ -32,7 +33,7 @@ export const at = (path, query = {}) => api.withQuery(path, { ...query, director
 /** Load all that stands on the page. What cannot be had is said in `error`; what was known stays. */
 export async function load() {
   try {
-    const [status, log, waiting, pins, calls] = await Promise.all([
+    const [status, log, waiting, pins, calls, stats] = await Promise.all([
       api.get(at("/instar/evolve")),
       api
         .get(at("/instar/evolve/log", { limit: state.shown }))
@@ -40,6 +41,7 @@ export async function load() {
       api.get(at("/instar/evolve/candidate")),
       api.get(at("/instar/evolve/pin")),
       api.get(at("/instar/evolve/call")),
+      api.get("/instar/stats?tools=true&days=30"),
     ]);
     Object.assign(state, {
       status,
@@ -48,6 +50,7 @@ export async function load() {
       waiting: waiting.entries,
       pins,
       calls,
+      tools: stats.tools,
       error: "",
     });
   } catch (error) {

@@ -2,7 +2,18 @@
 /** The page: logs in, follows the events, and shows the view that the address names. */
 
 import * as api from "./api.js";
-import { html, render, useState, useEffect, useTopic, changed, Problem, Notices, Dialog } from "./ui.js";
+import {
+  html,
+  render,
+  useState,
+  useEffect,
+  useLayoutEffect,
+  useTopic,
+  changed,
+  Problem,
+  Notices,
+  Dialog,
+} from "./ui.js";
 import * as store from "./store.js";
 import { Sessions } from "./sessions.js";
 import { Evolution } from "./evolution.js";
@@ -49,7 +60,7 @@ function Page() {
   const [help, setHelp] = useState(false);
   useTopic("connection");
   useTopic("asks");
-  useEffect(() => {
+  useLayoutEffect(() => {
     const moved = () => setWords(words());
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {

@@ -14,6 +14,7 @@ import {
   useRef,
   useTopic,
   useLoaded,
+  visible,
   attempt,
   cls,
   duration,
@@ -60,7 +61,7 @@ function Head({ session }) {
       <p class="facts">
         ${session.parentID && html`<a href=${`#/sessions/${session.parentID}`}>parent session</a>`}
         <span class=${cls("dot", store.waits(session.id) ? "waits" : status?.type)}></span>
-        <span role="status">${status?.type === "retry" ? `trying again: ${status.message ?? ""}` : status ? "working" : "idle"}</span>
+        <span role="status">${status?.type === "retry" ? `trying again: ${status.message ?? ""}` : store.waits(session.id) ? "waits for you" : status ? "working" : "idle"}</span>
         <span>${money(session.cost ?? 0)}</span><span>${number(all)} tokens</span>
         <span title=${session.directory}>${shortPath(session.directory)}</span>
         ${session.summary?.files ? html`<span>${session.summary.files} files +${session.summary.additions} −${session.summary.deletions}</span>` : ""}
@@ -158,7 +159,9 @@ function Messages({ id, history, revert }) {
   const inner = useRef(/** @type {HTMLElement | null} */ (null));
   const place = useRef({ follows: true, fromEnd: 0 });
   const nodes = useRef(/** @type {WeakMap<object, any>} */ (new WeakMap()));
-  const found = store.messagesOf(history).filter((one) => !revert || one.info.id < revert);
+  const all = store.messagesOf(history);
+  const end = revert ? all.findIndex((one) => one.info.id === revert) : -1;
+  const found = all.slice(0, end < 0 ? undefined : end);
   // A message that did not change keeps its node, which is then not looked at again.
   const drawn = found.map((message) => {
     let node = nodes.current.get(message);
@@ -192,7 +195,7 @@ function Messages({ id, history, revert }) {
     const scroller = /** @type {HTMLElement} */ (box.current);
     if (!place.current.follows) scroller.scrollTop = scroller.scrollHeight - place.current.fromEnd;
   }, [first]);
-  return html`<div class="messages" ref=${box} tabindex="0" role="log" aria-label="Messages">
+  return html`<div class="messages" ref=${box} tabindex="0" role="log" aria-label="Messages" aria-busy=${store.status(id) !== "idle"}>
     <div ref=${inner}>
       ${history.earlier && html`<button type="button" class="quiet" onClick=${() => attempt(() => store.loadEarlier(id))}>Earlier messages</button>`}
       ${!found.length && html`<p class="empty">Nothing was said yet.</p>`}
@@ -293,7 +296,7 @@ function Tool({ part }) {
   const { state } = part;
   const metadata = state.metadata ?? {};
   const took = state.time?.end ? duration(state.time.end - state.time.start) : "";
-  const title = state.title || described(state.input ?? {});
+  const title = visible(state.title || described(state.input ?? {}));
   const child = metadata.sessionId ?? metadata.sessionID;
   return html`<${Fold} kind=${`tool ${state.status}`} title=${html`<span class="sign" aria-label=${state.status}>${MARKS[state.status] ?? ""}</span>
       <strong>${part.tool}</strong> <span class="what">${title}</span> <span class="muted">${took}</span>`}>

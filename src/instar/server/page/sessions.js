@@ -8,6 +8,7 @@ import {
   html,
   useState,
   useEffect,
+  useLayoutEffect,
   useRef,
   useTopic,
   useLoaded,
@@ -47,7 +48,7 @@ function List({ current }) {
     return () => clearTimeout(timer);
   }, [search]);
   const found = store.sessions();
-  useEffect(() => {
+  useLayoutEffect(() => {
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;

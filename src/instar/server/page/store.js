@@ -158,7 +158,10 @@ export function draft(id, text, files = drafts(id).files) {
 /** @param {string} id */
 export const history = (id) => state.histories.get(id);
 /** @param {History} found */
-export const messagesOf = (found) => [...found.messages.values()].sort((a, b) => (a.info.id < b.info.id ? -1 : 1));
+export const messagesOf = (found) =>
+  [...found.messages.values()].sort(
+    (a, b) => a.info.time.created - b.info.time.created || (a.info.id < b.info.id ? -1 : 1),
+  );
 
 /** Load a session's newest messages, once. @param {string} id */
 export async function loadHistory(id) {

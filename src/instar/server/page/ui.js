@@ -101,10 +101,19 @@ export function ago(ms) {
 /** A path with the home folder and what leads to its last two folders cut off. @param {string} path */
 export const shortPath = (path) => (path.split("/").length > 3 ? `…/${path.split("/").slice(-2).join("/")}` : path);
 
+// Control characters, and those that take no room or turn the direction of a text.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+/** A text in which what could not be seen can be: the reverse of a direction as `\\u202e`. @param {string} text */
+export const visible = (text) => text.replace(UNSEEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 /** Class names; false ones are left out. @param {...(string | false | null | undefined)} names */
 export const cls = (...names) => names.filter(Boolean).join(" ");
 
 // Small parts.
+
+const LONGEST_DIFF = 2000; // lines
 
 /** @param {{ time: number }} props */
 export function Time({ time }) {
@@ -138,15 +147,16 @@ export function Dialog({ title, onClose, children }) {
   </dialog>`;
 }
 
-/** A unified diff, its lines marked as added and removed. @param {{ patch: string }} props */
-export function Diff({ patch }) {
+/** A unified diff, its lines marked as added and removed; `whole`: however long. @param {{ patch: string, whole?: boolean }} props */
+export function Diff({ patch, whole = false }) {
   const lines = useMemo(() => patch.replace(/\n$/, "").split("\n"), [patch]);
-  return html`<pre class="diff" tabindex="0"><code>${lines.slice(0, 2000).map((line) => {
+  const most = whole ? lines.length : LONGEST_DIFF;
+  return html`<pre class="diff" tabindex="0"><code>${lines.slice(0, most).map((line) => {
     const kind = /^(\+\+\+|---|Index|diff|===)/.test(line)
       ? "head"
       : { "+": "added", "-": "removed", "@": "place" }[line[0] ?? ""];
     return html`<span class=${kind ?? ""}>${`${line}\n`}</span>`;
-  })}${lines.length > 2000 ? `… ${lines.length - 2000} more lines` : ""}</code></pre>`;
+  })}${lines.length > most ? `… ${lines.length - most} more lines` : ""}</code></pre>`;
 }
 
 /** Say something for a moment, at the foot of the page. @param {string} text */
