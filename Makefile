@@ -128,7 +128,7 @@ $(VENV)/.opencode: Makefile | $(VENV)/.dev
 # The versions of what is vendored are those of src/instar/server/page/vendor/README.md: their types are checked against.
 $(VENV)/.page: Makefile | $(VENV)/.dev
 	@command -v npm >/dev/null || { echo "make test-page needs node and npm (Debian: apt install nodejs npm)" >&2; exit 1; }
-	@test -x /usr/bin/chromium || { test "$$(id -u)" = 0 && apt-get install -y -qq chromium >/dev/null; } || \
+	@test -x /usr/bin/chromium || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "make test-page needs /usr/bin/chromium (Debian: apt install chromium)" >&2; exit 1; }
 	@if command -v uv >/dev/null; then \
 	  VIRTUAL_ENV=$(VENV) uv pip install --quiet 'playwright>=1.49'; \

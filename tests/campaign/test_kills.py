@@ -34,6 +34,7 @@ def change(machine: Machine, statement: str) -> None:
         assert store.execute(statement).rowcount > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

@@ -36,6 +36,7 @@ def test_no_two_cases_have_one_name_and_each_attacker_has_some() -> None:
     assert {case.who for case in cases()} == {"model", "repository", "page", "local user"}
 
 
+@pytest.mark.slow
 def test_nothing_gets_through_in_a_short_siege() -> None:
     begins = ("page/header", "model/instar's own tools/none", "repository/a trusted folder, later")
     assert wrong(sample(10, *begins)) == {}

@@ -103,6 +103,7 @@ def test_a_plugin_that_was_changed_runs_as_it_was_accepted(machine, trace):
     assert ran(trace) == "121212"
 
 
+@pytest.mark.slow
 def test_bytecode_that_was_planted_beside_accepted_code_is_not_run(machine, trace):
     harmless = "async def mine(input, options=None):\n    from . import part\n    return {}\n"
     folder = machine.write("mine/__init__.py", harmless).parent

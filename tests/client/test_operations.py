@@ -28,6 +28,7 @@ NOT_ASKED = {
     "v2.session.permission.get",
     "v2.integration.attempt.status",
     "instar.evolve.candidate",
+    "instar.evolve.report",
 }
 """Of what is asked for by GET: the first waits for another client, the others are about something that waits."""
 
@@ -107,6 +108,9 @@ def test_the_answer_to_each_get_is_read_as_what_its_method_returns(client):
         "pty_id": client.pty.create(PtyCreateBody(command="cat")).id,
         "provider_id": "scripted",
         "ref": "HEAD",
+        "old": "HEAD",
+        "file": "prompts/tone.md",
+        "line": 1,
         "integration_id": "openai",
         "provider": "scripted",
         "model": "test",

@@ -48,6 +48,7 @@ def test_a_test_that_failed_before_the_change_too_says_so_and_what_a_person_can_
     assert "before your change" not in bot.results()[-1]
 
 
+@pytest.mark.slow
 def test_a_test_that_times_out_says_so_and_how_long_it_may_take(bot):
     bot.write("config/evolve.jsonc", '{"hook_timeout": 1000}')
     bot.write("tests/bot_test.sh", "#!/bin/sh\nsleep 30\n", 0o755)
@@ -62,6 +63,7 @@ def test_a_test_that_times_out_says_so_and_how_long_it_may_take(bot):
 # -- discover ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_key_of_discover_that_has_no_effect_is_said_when_it_is_installed_and_by_status(bot):
     ran = bot.run(
         tool("evolve_hook_edit", hook="bot.sh", oldString='"test"', newString='"network": true, "test"')
@@ -84,6 +86,7 @@ def test_a_file_without_its_run_bit_is_named_by_one_run_and_by_each_status(bot):
     assert bot.results()[-1] == "bot.sh\nlater.sh (not run: no run bit)"
 
 
+@pytest.mark.slow
 def test_a_script_that_is_broken_at_the_first_start_is_taken_over_untested_and_waits_for_its_repair(bot):
     bot.shell("broken.sh", discover="$ exit 3", mutate_request='{"system": ["x"]}')
     ran = bot.run(DONE)
@@ -97,6 +100,7 @@ def test_a_script_that_is_broken_at_the_first_start_is_taken_over_untested_and_w
     assert "x" in bot.systems()[-1]
 
 
+@pytest.mark.slow
 def test_a_discover_that_hangs_is_waited_for_once_and_named_meanwhile(bot):
     path = bot.shell("slow.sh", discover="$ sleep 60")
     bot.tell(DONE)
@@ -117,6 +121,7 @@ def test_a_discover_that_hangs_is_waited_for_once_and_named_meanwhile(bot):
 # -- what waits, and what was named ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_change_that_waits_is_whole_in_its_line_and_named_at_the_end_of_each_run(bot):
     held = BOT.replace('"test"', '"sandbox": {"write": ["notes"]}, "test"')
     bot.script("bot.sh", held)

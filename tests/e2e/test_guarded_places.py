@@ -98,6 +98,7 @@ def test_settings_of_git_that_run_something_are_taken_out(
     assert "was put aside" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_a_person_had_and_what_cannot_run_anything_stays(machine: Machine, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     hook = machine.folder / ".git/hooks/pre-commit"
@@ -126,6 +127,7 @@ def test_what_a_person_had_and_what_cannot_run_anything_stays(machine: Machine, 
     assert not (machine.data / "aside").exists()
 
 
+@pytest.mark.slow
 def test_what_was_put_aside_is_put_back_by_its_name_and_then_stays(machine: Machine) -> None:
     hook, config = machine.folder / ".git/hooks/pre-push", machine.folder / ".git/config"
     hook.write_text("#!/bin/sh\necho before\n")

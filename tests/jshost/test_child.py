@@ -196,6 +196,7 @@ async def test_one_that_does_not_load_again_is_named_and_the_others_work(
     assert reason in broken
 
 
+@pytest.mark.slow
 async def test_a_child_that_starts_slowly_takes_no_plugins_time(
     house: Machine, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -246,6 +246,7 @@ async def test_settings_limit_a_hook_point_by_its_name_or_kind(house: Machine, w
     assert "it did not return within 1 s" in refused
 
 
+@pytest.mark.slow
 async def test_a_listener_that_never_lets_go_is_named_and_the_others_work(
     house: Machine, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -535,6 +535,7 @@ def test_a_process_that_ends_while_the_table_is_read_is_passed_over(
     assert not child.lives(group)
 
 
+@pytest.mark.slow
 def test_a_guard_also_ends_what_becomes_its_program_after_instar_was_killed(tmp_path: Path) -> None:
     # Until then a child of instar has instar's own environment, where it is not known by its mark.
     guard = Path(processes_module.__file__).with_name("instar-guard.sh")

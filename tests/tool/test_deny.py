@@ -18,6 +18,7 @@ DENIED = {"*": "allow", "git push *": "deny", "rm -rf *": "deny", "npm publish *
 WORK = Path(__file__).parents[1] / "data" / "agents_commands.txt"
 
 
+@pytest.mark.slow
 def test_no_denied_program_runs_by_a_command_that_the_rules_allow() -> None:
     if oracle.bubblewrap() is None:
         pytest.skip("bubblewrap is needed to run commands that nobody looked at")

@@ -203,7 +203,7 @@ class ResponseBody(Wire):
     response: PermissionReply
 
 
-class Waiting(Wire):
+class WaitingReport(Wire):
     """What waits for a person and what works, in all directories that are open."""
 
     permissions: list[PermissionAsked]

@@ -5,7 +5,7 @@ from typing import Any
 
 from instar.api.config import TrustBody, TrustState
 from instar.api.operation import flagship_operations
-from instar.api.session import Waiting
+from instar.api.session import WaitingReport
 from instar.api.stats import (
     ContextReport,
     DoctorReport,
@@ -90,7 +90,7 @@ class InstarCalls(Calls[C]):
         """Tell what model calls used and cost, as ``instar stats``: all projects', or those that the query chooses."""
 
     @endpoint("GET", "/instar/waiting")
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitingReport:
         """Tell what waits for a person and which sessions work, in all directories that are open."""
 
     @endpoint("GET", "/instar/limits")

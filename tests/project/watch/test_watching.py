@@ -146,6 +146,7 @@ async def test_a_rule_that_an_ignore_file_gets_later_holds(house: Machine) -> No
     assert kinds(door, house.folder / "a.late") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["js", "py"])
 async def test_a_listener_that_writes_a_file_for_each_event_is_told_of_it_less_and_less_often(
     house: Machine, language: str

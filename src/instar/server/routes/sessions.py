@@ -33,7 +33,7 @@ from instar.api.session import (
     SessionQuery,
     ShellBody,
     SummarizeBody,
-    Waiting,
+    WaitingReport,
 )
 from instar.event import PermissionAsked, QuestionAsked, SessionStatus, Todo
 from instar.message import FileDiff, KnownPart, ModelRef, Session, WithParts
@@ -409,9 +409,9 @@ class AnswerRoutes:
         return await runtime.permission.list()
 
     @operation("GET", "/instar/waiting", "instar.waiting", scoped=False)
-    async def waiting(self, call: Call) -> Waiting:
+    async def waiting(self, call: Call) -> WaitingReport:
         """Tell what waits for a person and which sessions work, in all directories that are open."""
-        found = Waiting(permissions=[], questions=[], status={})
+        found = WaitingReport(permissions=[], questions=[], status={})
         for runtime in call.instances.opened():
             found.permissions += await runtime.permission.list()
             found.questions += await runtime.question.list()
