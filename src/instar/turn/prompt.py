@@ -87,7 +87,7 @@ async def submit(
         raise Invalid("a prompt needs at least one part")
     parts = [part for given in body.parts for part in _parts(instance, user, given)]
     message, kept = await _offered(instance, live, body, user, parts)
-    if body.no_reply:
+    if body.no_reply and live.turn is not None:
         kept = [_as_context(part) for part in kept]
     # Others may have come while the hooks thought: the history is in the order of the times.
     message.time.created = max(message.time.created, live.next_time())
@@ -103,7 +103,7 @@ async def submit(
 
 
 def _as_context(part: Part) -> Part:
-    """Mark a text that wants no answer: it reaches the model as it is, also in the middle of a turn."""
+    """Mark a text that came in a turn and wants no answer: it reaches the model as it is."""
     if not isinstance(part, TextPart):
         return part
     return msgspec.structs.replace(part, metadata={**(part.metadata or {}), NO_REPLY: True})
