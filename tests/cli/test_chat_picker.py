@@ -48,6 +48,21 @@ def test_an_agent_is_picked_with_the_arrows_or_by_words_and_esc_leaves(chat):
     terminal.wait_until(lambda: terminal.rows[-1].startswith("plan · "))
 
 
+def test_enter_takes_the_beginning_of_one_order_alone_for_that_order(chat):
+    terminal = chat()
+    terminal.type("/age")
+    shows(terminal, "say which agent answers")
+    terminal.type("\r")
+    selects(terminal, "build")
+    terminal.type("\x1b")
+    terminal.wait_until(lambda: not selected(terminal))
+    # Several begin so: none is meant.
+    terminal.type("/re")
+    shows(terminal, "bring back what was undone")
+    terminal.type("\r")
+    shows(terminal, "there is no order, command or skill /re;")
+
+
 def test_a_paste_goes_to_the_words_of_the_list_and_what_was_typed_before_stays(chat):
     terminal = chat()
     terminal.type("/agent\r")

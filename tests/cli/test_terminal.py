@@ -298,6 +298,16 @@ def test_markdown_is_shown_block_by_block_and_what_is_printed_stays(machine, scr
     assert "  def f():" in terminal.rows
 
 
+def test_a_table_has_one_empty_line_before_it(machine, screen):
+    machine.script(
+        "== turn\ntext: It adds:\n  \n  | in | out |\n  |---|---|\n  | 2, 3 | 5 |\n  \n  That is all.\n"
+    )
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    assert terminal.end() == 0
+    text = "\n".join(terminal.rows)
+    assert "It adds:\n\n in    out\n ─────────\n 2, 3  5\n\nThat is all." in text
+
+
 @pytest.mark.slow
 def test_a_window_that_becomes_narrower_leaves_what_was_printed(machine, screen):
     machine.script(

@@ -89,7 +89,6 @@ ACCEPTED = {
     "command.list.*: *null, instar: *": "the same",
     "config.get.body.$schema: *": "opencode writes $schema into the settings file that it reads",
     "config.get.body.agent.*: *, instar: nothing": "what a Markdown file does not say is left out",
-    "*.models.?.family: string, instar: nothing": "an empty text there",
     "provider.auth.*: *, instar: nothing": "sign-ins of vendors: instar asks for keys",
     "provider.oauth.authorize.*": "500 there; the document says 400 for a provider without a sign-in",
     "mcp.auth.callback.*": "500 there; the document says 400 for a login that nobody began",

@@ -438,6 +438,45 @@ async def test_the_config_hook_changes_the_settings(house: Machine, write: Write
     assert notice.startswith("what the plugin other changed is left out:")
 
 
+async def test_the_config_hook_is_given_what_opencode_fills_in_and_none_of_it_becomes_a_setting(
+    house: Machine, write: Write
+) -> None:
+    path = write(
+        """
+        import { writeFileSync } from "node:fs"
+        export const P = async ({ directory }) => ({ config: async (c) => {
+          writeFileSync(directory + "/seen", JSON.stringify(c))
+          c.agent.poet = { prompt: "Rhyme." }
+        } })
+    """,
+        "p.js",
+        "own",
+    )
+    house.settings(plugin=[[str(path), {"loud": True}]])
+    door = await house.open()
+    seen = json.loads((house.folder / "seen").read_text())
+    assert (seen["$schema"], seen["mode"], seen["agent"]) == ("https://opencode.ai/config.json", {}, {})
+    assert isinstance(seen["username"], str)
+    (origin,) = seen["plugin_origins"]
+    assert (seen["plugin"], origin["spec"], origin["scope"]) == (
+        [[str(path), {"loud": True}]],
+        seen["plugin"][0],
+        "global",
+    )
+    assert origin["source"].endswith(".json")
+    assert "poet" in await door.runtime.agents()
+    assert not door.runtime.settings.config.data.keys() & {"$schema", "username", "mode", "plugin_origins"}
+
+
+async def test_what_goes_by_no_hooks_name_is_left_alone_and_a_hook_that_is_none_is_named(
+    house: Machine, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    write("export const P = async () => ({ name: 'mine', version: '1.2', 'chat.params': 'a text' })")
+    await house.open()
+    odd = [one.getMessage() for one in caplog.records if "odd hook" in one.getMessage()]
+    assert odd == ["odd hook hook=chat.params: it is neither a function nor an object, and is never called"]
+
+
 async def test_messages_are_pushed_removed_and_changed_and_history_stays_as_it_was(
     house: Machine, write: Write
 ) -> None:

@@ -33,6 +33,38 @@ async def test_where_a_plugin_that_guards_does_not_load_nothing_opens_and_the_er
         await house.open()
 
 
+EVOLVING = """
+from instar.plugin import Tool
+
+async def _edit(args, context):
+    return "edited"
+
+async def mine(input, options=None):
+    return {"tool": {"evolve_hook_edit": Tool("Edits.", {"type": "object"}, _edit)}}
+"""
+
+
+async def test_evolve_stands_aside_for_a_plugin_that_offers_its_tools_and_says_so(house: Machine) -> None:
+    (house.folder / "ws").mkdir()
+    mine = house.folder / "mine.py"
+    mine.write_text(EVOLVING)
+    house.settings(plugin=[str(mine)])
+    house.environment["INSTAR_WORKSPACE"] = str(house.folder / "ws")
+    door = await house.open()
+    assert door.runtime.instance.plugins.names == ["mine"]
+    said = "plugin evolve stands aside: the plugin mine offers its tool evolve_hook_edit"
+    assert said in door.runtime.notices
+
+
+async def test_an_entry_of_the_settings_switches_evolve_off_by_name(house: Machine) -> None:
+    (house.folder / "ws").mkdir()
+    house.environment["INSTAR_WORKSPACE"] = str(house.folder / "ws")
+    house.settings(plugin=[["evolve", {"enabled": False}]])
+    door = await house.open()
+    assert "evolve" not in door.runtime.instance.plugins.names
+    assert not [name for name in await door.runtime.tools() if name.startswith("evolve_")]
+
+
 def test_flags_of_flagships_are_no_settings() -> None:
     given = {"workspace": "ws", "safe": True, "model": "scripted/x"}
     assert plugin_order.settings_of(given) == {"model": "scripted/x"}

@@ -87,6 +87,11 @@ def test_settings_are_shown_in_opencodes_form_without_one_secret(server, setting
     assert shown["provider"]["mine"]["models"]["odd"] == {}
 
 
+def test_sharing_reads_as_switched_off_so_that_no_client_offers_it(server, settings):
+    ask(server, "PATCH", "/config", json={"share": "manual"})
+    assert ask(server, "GET", "/config")["share"] == "disabled"
+
+
 @pytest.mark.parametrize(
     "path", ["/config/providers", "/provider", "/agent", "/api/model", "/api/provider", "/api/agent"]
 )

@@ -25,7 +25,8 @@ def test_a_change_is_a_unified_diff(before: str, after: str, expected: str) -> N
 
 def test_lines_that_look_like_headers_are_counted_as_what_they_are() -> None:
     metadata = files.counted("f", "-- a\nb\n", "++ a\nb\nc\n")
-    assert metadata["filediff"] == {"file": "f", "additions": 2, "deletions": 1}
+    counted = {"patch": metadata["diff"], "additions": 2, "deletions": 1}
+    assert metadata["filediff"] == {"file": "f", **counted}
 
 
 def test_a_large_change_is_given_as_a_whole() -> None:

@@ -19,7 +19,8 @@ async def test_one_place_is_replaced(ctx: Any, call: Any, project: Path) -> None
     assert path.stat().st_mode & 0o777 == 0o700
     assert (result.output, result.title) == ("Edit applied successfully.", "a.py")
     assert result.metadata["diff"] == "--- a.py\n+++ a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
-    assert result.metadata["filediff"] == {"file": "a.py", "additions": 1, "deletions": 1}
+    counted = {"patch": result.metadata["diff"], "additions": 1, "deletions": 1}
+    assert result.metadata["filediff"] == {"file": "a.py", **counted}
     assert ctx.edited == [str(path)]
 
 

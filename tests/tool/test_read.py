@@ -16,7 +16,10 @@ async def test_a_file_comes_with_its_path_line_numbers_and_end(ctx: Any, call: A
         "(End of file - total 2 lines)\n</content>"
     )
     assert result.title == "a.txt"
-    assert result.metadata == {"preview": "one\ntwo", "truncated": False}
+    display = {"type": "file", "path": str(ctx.directory / "a.txt"), "text": "one\ntwo", "truncated": False}
+    lines = {"lineStart": 1, "lineEnd": 2, "totalLines": 2}
+    shown = {"loaded": [], "display": {**display, **lines}}
+    assert result.metadata == {"preview": "one\ntwo", "truncated": False, **shown}
     assert result.truncate is False
 
 

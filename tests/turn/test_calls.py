@@ -428,3 +428,17 @@ async def test_a_tool_that_swallows_its_cancelling_does_not_keep_an_aborted_turn
     assert await door.client.abort(session)
     assert len(house.requests()) == 1
     assert results(await door.stored(session)) == ["Tool execution aborted"]
+
+
+async def test_a_call_of_an_unknown_tool_is_put_to_the_hooks_as_one_of_invalid(house: Machine) -> None:
+    house.says('== turn\ntool: nothing {"a": 1}\n== turn\ntext: {{tool}}\n')
+    door = await house.open()
+    seen: list[tuple[str, object]] = []
+
+    async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
+        seen.append((given.tool, output.args["tool"]))
+        output.args["error"] = "There is no such thing."
+
+    door.plugin({"tool.execute.before": before})
+    answer = await door.ask(await door.session(), "hi")
+    assert (seen, said(answer)) == ([("invalid", "nothing")], "There is no such thing.")

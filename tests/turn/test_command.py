@@ -7,7 +7,7 @@ import pytest
 
 from instar.definitions.agent import UnknownAgent
 from instar.message import FilePart, ModelRef, TextPart, User, WithParts
-from instar.plugin import CommandBody, Invalid, NotFound
+from instar.plugin import CommandBody, Invalid, NotFound, points
 from instar.testing import Machine, said, users
 
 pytest_plugins = ["tests.turn"]
@@ -133,6 +133,49 @@ async def test_the_commands_agent_and_model_answer_before_those_of_the_request(h
     assert (by_agent.agent, by_agent.model.model_id) == ("poet", "poets")
     by_model = user(await run(house, "bymodel"))
     assert (by_model.model.model_id, by_model.model.variant) == ("own", "high")
+
+
+async def test_the_next_prompt_is_answered_by_the_sessions_own_agent(house: Machine) -> None:
+    agent(house, "poet", "---\nmode: primary\n---\nRhyme.")
+    command(house, "rhyme", "---\nagent: poet\n---\nx")
+    house.says('== when ""\ntext: done\n')
+    door = await house.open()
+    session = await door.session()
+    await door.client.command(session, CommandBody(command="rhyme", arguments=""))
+    await door.ask(session, "and now?")
+    asked = [one.info.agent for one in await door.client.messages(session) if isinstance(one.info, User)]
+    assert asked == ["poet", "build"]
+
+
+async def test_the_hook_of_a_prompt_is_told_the_agent_and_model_of_a_command_and_the_id_of_a_subtasks(
+    house: Machine,
+) -> None:
+    command(house, "plain", "x")
+    command(house, "check", "---\nagent: general\nsubtask: true\n---\nCheck it.")
+    house.says('== when ""\ntext: done\n')
+    door = await house.open()
+    told: list[points.ChatMessageInput] = []
+
+    async def message(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
+        told.append(given)
+
+    door.plugin({"chat.message": message})
+    session = await door.session()
+    for name in ("plain", "check"):
+        await door.client.command(session, CommandBody(command=name, arguments=""))
+    model = ModelRef(provider_id="scripted", model_id="x")
+    assert [(one.agent, one.model) for one in told] == [
+        ("build", model),
+        ("build", model),
+        ("general", model),
+    ]
+    assert [one.message_id is not None for one in told] == [False, False, True]
+    (child,) = await door.client.children(session)
+    assert (await door.client.messages(child.id))[0].info.id == told[-1].message_id
+    (call,) = [
+        part for one in await door.client.messages(session) for part in one.parts if part.type == "tool"
+    ]
+    assert call.state.metadata["model"] == {"modelID": "x", "providerID": "scripted"}
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ async def test_by_hand_the_visible_history_begins_at_the_summary_and_nothing_goe
     assert len(house.requests()) == 1
     (request,) = house.requests("compaction")
     assert request["tools"] == []
-    assert request["system"][0].startswith("You summarise a conversation")
+    assert request["system"][0].startswith("You are a helpful AI assistant tasked with summarizing")
     assert "[User]: first\n\n[Assistant]: re: first" in request["messages"][0]["content"]
     await door.ask(session, "second")
     assert sent(house) == ["What did we do so far?", "they talked of socks", "second"]
@@ -695,6 +695,24 @@ async def test_a_hook_adds_to_the_summarys_prompt_or_replaces_it(house: Machine)
     assert "<prior-summary>\nthey talked of socks\n</prior-summary>\n\n[User]: second" in replaced
     assert "## Rules" not in replaced
     assert "[User]: first" not in replaced
+
+
+async def test_a_summary_is_announced_before_its_messages_are_changed(house: Machine) -> None:
+    house.says(f'== when ""\ntext: ok\n{SUMMARY}')
+    door = await house.open()
+    session = await door.session()
+    await door.ask(session, "first")
+    seen: list[str] = []
+
+    async def compacting(given: points.CompactingInput, output: points.CompactingOutput) -> None:
+        seen.append("compacting")
+
+    async def transform(given: points.Empty, output: points.MessagesOutput) -> None:
+        seen.append("transform")
+
+    door.plugin({"session.compacting": compacting, "chat.messages.transform": transform})
+    await door.client.summarize(session)
+    assert seen == ["compacting", "transform"]
 
 
 async def test_an_aborted_summary_leaves_the_history_as_it_was(house: Machine) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tests.turn import trace
 
 from instar.message import text_of
-from instar.plugin import points
+from instar.plugin import PromptBody, points
 from instar.testing import Machine, RuntimeUnderTest, said, users
 from instar.turn.context import ACTING, PLANNING
 
@@ -64,6 +64,18 @@ async def test_a_message_that_comes_while_a_tool_runs_is_wrapped_for_the_model_a
     assert wrapped.startswith("<system-reminder>\nThis message came while you were working:\n\nuse tabs\n\n")
     assert users(await door.stored(session)) == ["first", "use tabs"]
     assert users((await door.live(session)).history) == ["first", "use tabs"]
+
+
+async def test_what_wants_no_answer_reaches_the_model_as_it_is(house: Machine) -> None:
+    house.says(WAIT)
+    door = await house.open()
+    session = await door.session()
+    asked = asyncio.create_task(door.ask(session, "first"))
+    await door.running()
+    await door.client.prompt(session, PromptBody.text("the skill's text", no_reply=True))
+    (house.folder / "go").touch()
+    await asked
+    assert persons(house.requests()[-1]) == ["first", "the skill's text"]
 
 
 async def test_a_wrapped_message_stays_as_it_was_sent_and_the_next_prompt_is_not_wrapped(

@@ -34,7 +34,7 @@ async def test_the_first_message_gives_the_session_its_title(house: Machine) -> 
     (request,) = house.requests("title")
     assert request["tools"] == []
     assert [message["content"] for message in request["messages"]] == ["help me sort my socks"]
-    assert request["system"][0].startswith("You give a conversation its title.")
+    assert request["system"][0].startswith("You are a title generator")
     assert request["params"]["temperature"] == 0.5
 
 

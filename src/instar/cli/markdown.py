@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
+from rich.segment import Segment
 from rich.syntax import Syntax
 
 _PARSER: Final = MarkdownIt().enable("table").disable("inline")
@@ -92,3 +93,11 @@ class _CodeBlock(CodeBlock):
 
 class _Markdown(Markdown):
     elements = Markdown.elements | {"heading_open": _Heading, "fence": _CodeBlock, "code_block": _CodeBlock}
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # rich puts empty lines around a table, and whoever prints a block puts one before it.
+        lines = list(Segment.split_lines(super().__rich_console__(console, options)))  # type: ignore[arg-type]
+        written = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
+        for line in lines[written[0] : written[-1] + 1] if written else []:
+            yield from line
+            yield Segment.line()

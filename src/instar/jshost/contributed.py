@@ -326,8 +326,9 @@ def hooks_of(host: HostConnection, offered: Plain) -> Hooks:
     if "auth" in found and "loader" in found["auth"]:
         found["auth"]["loader"] = _Loader(host, key)
     for name in offered.get("odd") or ():
-        # A module's helper that is exported counts as a plugin too, as in opencode: what it gives need be no hooks.
-        log.warning("odd hook hook=%s: it is neither a function nor an object, and is never called", name)
+        # What goes by no hook's name is a plugin's own business, as in opencode: many say their name and version.
+        if points.CORE.find(name) or name in points.NOT_POINTS:
+            log.warning("odd hook hook=%s: it is neither a function nor an object, and is never called", name)
     return found
 
 

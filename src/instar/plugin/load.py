@@ -28,7 +28,7 @@ from instar.plugin.door import ENDINGS, PATIENCE, Exited, LoadedPlugin, Plugins,
 from instar.plugin.interface import Hooks, PluginFunction, PluginInput
 from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, locate
 from instar.process import guard_own
-from instar.settings.builtin_plugins import flagship_name
+from instar.settings.builtin_plugins import FLAGSHIPS, flagship_name
 from instar.wire import Plain, document
 
 log = logging.getLogger("instar.plugin")
@@ -169,7 +169,12 @@ class _Loading:
             self._host(first).begin([place for place in foreign if place.host == first.host])
 
     async def take_in(self, step: _Step) -> list[str]:
-        """Load one plugin, or keep it as it is loaded; return a sentence where that failed."""
+        """Load one plugin, or keep it as it is loaded; return a sentence where it is not loaded."""
+        shipped = FLAGSHIPS.get(step.spec.identity)
+        if shipped is not None and (other := self._plugins.owners().get(shipped.tool)) is not None:
+            said = f"plugin {step.place.name} stands aside: the plugin {other} offers its tool {shipped.tool}"
+            log.warning(said)
+            return [said]
         failed = []
         if not step.is_loaded:
             try:

@@ -63,7 +63,7 @@ from instar.store.lease import SessionBusy
 from instar.tool import background
 from instar.turn import command, compaction, loop, prompt, shell
 from instar.turn.model_call import call_for, single
-from instar.turn.turns import Turns
+from instar.turn.turns import Turns, check_there
 from instar.wire.secret import masked
 
 log = logging.getLogger("instar.session")
@@ -220,9 +220,7 @@ class InProcessSessions:
         live, asked = await self._submit(session_id, body, origin)
         if body.no_reply:
             return asked.copy()
-        await self._turns.wait(live)
-        check_there(live)
-        return compaction.last_answer(live.history, asked.info.id).copy()
+        return await self._turns.answer(live, asked)
 
     async def prompt_async(self, session_id: str, body: PromptBody, origin: Origin | None = None) -> None:
         """Save the prompt and start the turn, without waiting for it."""
@@ -233,8 +231,13 @@ class InProcessSessions:
         await self._use(session_id)
         async with self._held(session_id) as live:
             self._check_home(live.session)
+            own = body.agent or live.session.agent
             asked = await command.invoke(self._instance, live, body)
-        answer = await self.prompt(session_id, asked)
+        live, prompted = await self._submit(session_id, asked, None)
+        # The command's agent answers this prompt alone.
+        live.session.agent = own
+        await self._sessions.update(live)
+        answer = await self._turns.answer(live, prompted)
         done = CommandExecuted(
             session_id=session_id, name=body.command, arguments=body.arguments, message_id=answer.info.id
         )
@@ -583,12 +586,6 @@ class InProcessClient:
     async def tools(self) -> list[str]:
         """Return the names of the tools that are registered."""
         return [*self.instance.tools, *sorted(self.instance.plugins.tools())]
-
-
-def check_there(live: SessionState) -> None:
-    """See that a session was not deleted meanwhile. Raises `NotFound`."""
-    if live.deleted:
-        raise NotFound(f"Session not found: {live.id}")
 
 
 def _known(instance: Instance, agent: str) -> None:

@@ -5,6 +5,7 @@ Made when an instance is opened, and once more when plugins have changed what th
 """
 
 import contextlib
+import getpass
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -119,7 +120,7 @@ async def ask_plugins(
     Returns the settings as they are now, and a sentence for each plugin that failed.
     """
     plugins = instance.plugins
-    now, notices = await _changed(plugins, read)
+    now, notices = await _changed(plugins, read, ground)
     if now is read and not plugins.registered("provider") and not plugins.registered("auth"):
         return read, notices
     made, more = await _made(plugins, now, ground)
@@ -136,7 +137,7 @@ async def asked(
 
     No instance is changed. Raises `LimitsError`.
     """
-    now, notices = await _changed(plugins, read)
+    now, notices = await _changed(plugins, read, ground)
     made, more = await _made(plugins, now, ground)
     return now, made, [*notices, *more]
 
@@ -149,16 +150,46 @@ async def _made(
     return ConfiguredRooms.of(now, ground, models), notices
 
 
-async def _changed(plugins: Plugins, read: Settings) -> tuple[Settings, list[str]]:
+def user_name() -> str:
+    """Return the person's name on this machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return "unknown"
+
+
+async def _changed(plugins: Plugins, read: Settings, ground: SettingsContext) -> tuple[Settings, list[str]]:
     raw = read.config.data
-    shown: Plain = masked(raw)
+    filled = _filled(read, ground)
+    shown: Plain = filled | masked(raw)
     found = [read]
 
     def accept(data: Plain) -> None:
-        found[0] = _settings(read, unmasked(data, raw))
+        changed = {key: one for key, one in data.items() if key in raw or one != filled.get(key)}
+        found[0] = _settings(read, unmasked(changed, raw))
 
     problems = await plugins.configure(shown, accept)
     return found[0], problems
+
+
+def _filled(read: Settings, ground: SettingsContext) -> Plain:
+    """Return what opencode gives a ``config`` hook of settings that say nothing of it."""
+    own = str(ground.paths.config)
+    sources = [
+        (one, read.origins.get(f"plugin.{at}", ""))
+        for at, one in enumerate(read.config.data.get("plugin") or ())
+    ]
+    return {
+        "$schema": "https://opencode.ai/config.json",
+        "username": user_name(),
+        "agent": {},
+        "mode": {},
+        "plugin": [],
+        "plugin_origins": [
+            {"spec": spec, "source": source, "scope": "global" if source.startswith(own) else "local"}
+            for spec, source in sources
+        ],
+    }
 
 
 def _settings(read: Settings, data: Plain) -> Settings:

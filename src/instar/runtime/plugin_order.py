@@ -10,7 +10,7 @@ from typing import Any
 
 from instar import wire
 from instar.git.project import Project
-from instar.plugin.load import Spec, digest, digest_of_files
+from instar.plugin.load import Spec, digest, digest_of_files, distinct
 from instar.plugin.locate import PluginLocation
 from instar.settings.builtin_plugins import FLAGSHIPS, is_named, is_switched_on
 from instar.settings.load import Settings
@@ -89,12 +89,18 @@ def settings_of(flags: Flags) -> wire.Plain:
 
 
 def _asked(read: Settings, environment: Mapping[str, str], flags: Flags) -> Sequence[Spec]:
-    specs = listed(read)
+    specs = distinct(listed(read))
     known = {spec.identity for spec in specs}
     return [
-        *specs,
+        *(spec for spec in specs if not _is_off(spec)),
         *(Spec(name) for name in FLAGSHIPS if name not in known and is_switched_on(name, environment, flags)),
     ]
+
+
+def _is_off(spec: Spec) -> bool:
+    """Whether an entry switches a flagship off, by the option ``enabled``; none that guards is switched off so."""
+    shipped = FLAGSHIPS.get(spec.identity)
+    return shipped is not None and not shipped.last and spec.options.get("enabled") is False
 
 
 def _is_last(spec: Spec) -> bool:

@@ -18,6 +18,7 @@ from instar.message import (
     Origin,
     Rule,
     Session,
+    SessionModel,
     ToolCompleted,
     ToolPart,
     ToolRunning,
@@ -25,7 +26,18 @@ from instar.message import (
     error_text,
     text_of,
 )
-from instar.plugin import Done, Invalid, NotFound, PromptBody, SessionBody, SessionClient, Task, points, wire
+from instar.plugin import (
+    Done,
+    Invalid,
+    NotFound,
+    PromptBody,
+    SessionBody,
+    SessionClient,
+    Task,
+    ids,
+    points,
+    wire,
+)
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.settings.permission import evaluate, matches
@@ -51,8 +63,11 @@ async def run(
     """Run a task and return its result (see `SessionClient.task`). `spawn` runs work in the background."""
     agent = _callable(instance, task.agent, by_person=task.by_person)
     session = await _session(instance, sessions, task, agent)
+    model = task.model or agent.model or await _model(instance, task)
+    if model is not None:
+        session.model = SessionModel(id=model.model_id, provider_id=model.provider_id, variant=model.variant)
     started(session)
-    work = _worked(instance, sessions, task, session, agent)
+    work = _worked(instance, sessions, task, session, agent, model)
     if not task.background:
         return await work
     spawn(_told(sessions, task, session, work), task.session_id)
@@ -60,9 +75,15 @@ async def run(
 
 
 async def _worked(
-    instance: Instance, sessions: SessionClient, task: Task, session: Session, agent: Agent
+    instance: Instance,
+    sessions: SessionClient,
+    task: Task,
+    session: Session,
+    agent: Agent,
+    model: ModelRef | None,
 ) -> Done:
     body = await _prompt(instance, task, session, agent)
+    body.model = model
     origin = await _origin(instance, task)
     continued = 0
     while True:
@@ -191,8 +212,8 @@ async def _prompt(instance: Instance, task: Task, session: Session, agent: Agent
         await instance.plugins.trigger(points.SUBAGENT_START, given, output)
     parts: list[wire.Plain] = [{"type": "text", "text": str(output.prompt)}]
     parts += [{"type": "text", "text": str(text), "synthetic": True} for text in output.context]
-    model = task.model or agent.model or await _model(instance, task)
-    return PromptBody(parts=parts, agent=agent.name, model=model)
+    # With an id, which opencode's `chat.message` is given.
+    return PromptBody(message_id=ids.new("msg"), parts=parts, agent=agent.name)
 
 
 async def _model(instance: Instance, task: Task) -> ModelRef | None:

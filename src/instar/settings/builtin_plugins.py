@@ -72,6 +72,8 @@ class Flagship(NamedTuple):
     """
     last: bool = False
     """True if it is loaded after all others, when their ``config`` hooks have run: it judges what they did."""
+    tool: str = ""
+    """One of its tools: it stands aside where a plugin that was loaded before it offers that one."""
     routes: str = ""
     """``module:Class`` of the operations that it adds to the server where it is in use, imported to describe them."""
     idle: str = ""
@@ -98,6 +100,7 @@ FLAGSHIPS: Final[dict[str, Flagship]] = {
             )
         },
         stands_by=True,
+        tool="evolve_hook_edit",
         routes="instar.plugins.evolve.routes:EvolveRoutes",
         idle='set INSTAR_WORKSPACE, or list "evolve" under "plugin" in the settings',
     ),

@@ -230,11 +230,11 @@ def unified(name: str, before: str, after: str) -> str:
 
 
 def counted(name: str, before: str, after: str) -> Plain:
-    """Return the metadata of a change: its `diff`, and as `filediff` the lines added and deleted."""
+    """Return the metadata of a change: its `diff`, and as `filediff` it and the lines added and deleted."""
     diff = unified(name, before, after)
     lines = diff.splitlines()[2:]
     added, deleted = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    return {"diff": diff, "filediff": {"file": name, "additions": added, "deletions": deleted}}
+    return {"diff": diff, "filediff": {"file": name, "patch": diff, "additions": added, "deletions": deleted}}
 
 
 def _lines(text: str) -> list[str]:

@@ -57,7 +57,7 @@ async def read_image(path: Path, mime: str, ctx: ToolContext) -> ToolResult:
     return ToolResult(
         f"{name} is an image ({mime}, {len(data)} bytes); it is attached.",
         name,
-        {"preview": f"{mime}, {len(data)} bytes", "truncated": False},
+        {"preview": f"{mime}, {len(data)} bytes", "truncated": False, "loaded": []},
         attachments=[attachment(data, mime, path.name, ctx)],
         truncate=False,
     )

@@ -75,7 +75,13 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         found = await asyncio.to_thread(reader, path, first, limit, ctx.abort.is_set)
         files.note_seen(path, ctx, stamp if kind == "file" else None)
     text = "\n".join(_listed(found) if kind == "directory" else _numbered(found))
-    metadata = {"preview": "\n".join(found.lines[:PREVIEW]), "truncated": _rest(found) is not None}
+    display = _display(path, found, is_folder=kind == "directory")
+    metadata = {
+        "preview": "\n".join(found.lines[:PREVIEW]),
+        "truncated": display["truncated"],
+        "loaded": [],
+        "display": display,
+    }
     output = f"<path>{path}</path>\n<type>{kind}</type>\n{text}"
     return ToolResult(output, files.shown(path, ctx), metadata, truncate=False)
 
@@ -199,6 +205,24 @@ def _rest(found: Window) -> str | None:
     of = f" of {found.total}" if found.total is not None else ""
     why = f"Output capped at {MAX_BYTES // 1024} KiB. " if found.full else ""
     return f"({why}Showing {found.first}-{next_one - 1}{of}. Use offset={next_one} to continue.)"
+
+
+def _display(path: Path, found: Window, *, is_folder: bool) -> Plain:
+    """What clients and plugins show of it, in opencode's form (1.18)."""
+    last = found.first + len(found.lines) - 1
+    total = last if found.total is None else found.total
+    shown = (
+        {"type": "directory", "entries": found.lines, "offset": found.first, "totalEntries": total}
+        if is_folder
+        else {
+            "type": "file",
+            "text": "\n".join(found.lines),
+            "lineStart": found.first,
+            "lineEnd": last,
+            "totalLines": total,
+        }
+    )
+    return {**shown, "path": str(path), "truncated": _rest(found) is not None}
 
 
 def _numbered(found: Window) -> list[str]:

@@ -60,6 +60,8 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
 
     def started(session: Session) -> None:
         shown["sessionId"] = session.id
+        if session.model is not None:
+            shown["model"] = {"modelID": session.model.id, "providerID": session.model.provider_id}
         ctx.metadata(title=args["description"], metadata=dict(shown))
 
     try:

@@ -330,11 +330,11 @@ async def _weigh(instance: Instance, running: ToolRun, tools: Mapping[str, Tool]
         # The call of an unknown tool becomes one of `invalid`, as in opencode.
         running.args = {"tool": running.part.tool, "error": str(failure)}
         running.part.tool = running.name = invalid.NAME
-        return
-    running.args = _parse(running.part)
-    for former, current in running.tool.former.items():
-        if former in running.args and current not in running.args:
-            running.args[current] = running.args.pop(former)
+    else:
+        running.args = _parse(running.part)
+        for former, current in running.tool.former.items():
+            if former in running.args and current not in running.args:
+                running.args[current] = running.args.pop(former)
     _check(running)
     await _before(instance, running)
     _check(running)

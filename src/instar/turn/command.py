@@ -27,6 +27,7 @@ from instar.plugin import CommandBody, Invalid, PromptBody, Refused, points
 from instar.process import ProcessError
 from instar.session.instance import Instance
 from instar.session.state import SessionState
+from instar.turn.prompt import choose_model
 
 TIMEOUT: Final = 60
 """Seconds that a template's shell command may run."""
@@ -50,13 +51,17 @@ async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> P
         parts = [_task(command, agent, parts[0]["text"], _model(instance, command, agent, body))]
     parts = await _hooked(instance, live, body, parts)
     # The work of a task is the sub-agent's; the conversation goes on with its own agent and model.
-    return PromptBody(
+    speaker = instance.agents.get(body.agent or live.session.agent) if is_task else agent
+    prompt = PromptBody(
         message_id=body.message_id,
         model=_given(instance, body.model) if is_task else _model(instance, command, agent, body),
-        agent=body.agent if is_task else agent.name,
+        agent=speaker.name,
         variant=body.variant or (None if is_task else command.variant),
         parts=parts,
     )
+    # As in opencode `chat.message` is given the model in any case.
+    prompt.model = choose_model(instance, live, prompt, speaker)
+    return prompt
 
 
 async def found(instance: Instance, name: str) -> Command:

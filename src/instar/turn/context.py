@@ -33,6 +33,7 @@ from instar.settings.permission import denied_outright, exact_over_wildcards, ma
 from instar.store import PutValue
 from instar.tool.registry import offered
 from instar.turn import structured
+from instar.turn.prompt import NO_REPLY
 from instar.turn.prompt_cache import RequestTrace
 
 PLAN: Final = "plan"
@@ -374,6 +375,8 @@ def _mode(info: User, before: User | None) -> str | None:
 
 def _wrapped(part: Part) -> Part:
     if not isinstance(part, TextPart) or part.synthetic or part.ignored or not part.text.strip():
+        return part
+    if NO_REPLY in (part.metadata or {}):
         return part
     return wire.replace(part, text=MEANWHILE.format(text=part.text))
 

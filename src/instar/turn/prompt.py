@@ -55,6 +55,8 @@ LONGEST_TEXT = 256 * 1024
 """Bytes of an attached text file that the model is shown."""
 DISMISSED = "the prompt was not taken: it was stopped while plugins still looked at it"
 """What whoever sent a prompt is told that was aborted so early."""
+NO_REPLY: Final = "noReply"
+"""The mark, in a text's metadata, of a prompt that wanted no answer."""
 CAP: Final = 8
 """How many follow-ups of one automatic source are taken up in a row."""
 
@@ -85,6 +87,8 @@ async def submit(
         raise Invalid("a prompt needs at least one part")
     parts = [part for given in body.parts for part in _parts(instance, user, given)]
     message, kept = await _offered(instance, live, body, user, parts)
+    if body.no_reply and live.turn is not None:
+        kept = [_as_context(part) for part in kept]
     # Others may have come while the hooks thought: the history is in the order of the times.
     message.time.created = max(message.time.created, live.next_time())
     try:
@@ -96,6 +100,13 @@ async def submit(
         raise Invalid(
             "a message or part elsewhere has an id of this prompt already; leave the ids out, or make new ones"
         ) from error
+
+
+def _as_context(part: Part) -> Part:
+    """Mark a text that came in a turn and wants no answer: it reaches the model as it is."""
+    if not isinstance(part, TextPart):
+        return part
+    return msgspec.structs.replace(part, metadata={**(part.metadata or {}), NO_REPLY: True})
 
 
 async def _offered(

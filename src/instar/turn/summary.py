@@ -263,12 +263,12 @@ async def gather(
     instance: Instance, turn: Turn, messages: list[WithParts], prior: WithParts | None
 ) -> SummaryTask:
     """Ask the hooks of a compaction, each once. The door gives transforms a copy of the messages."""
+    given = points.CompactingInput(session_id=turn.live.id)
+    hooked = await instance.plugins.trigger(points.COMPACTING, given, points.CompactingOutput(context=[]))
     if instance.plugins.listens(points.MESSAGES):
         seen = points.MessagesOutput(messages=messages)
         await instance.plugins.trigger(points.MESSAGES, points.Empty(), seen)
         messages = seen.messages
-    given = points.CompactingInput(session_id=turn.live.id)
-    hooked = await instance.plugins.trigger(points.COMPACTING, given, points.CompactingOutput(context=[]))
     system_in = points.SystemInput(session_id=turn.live.id, model=describe(turn.model), purpose="compaction")
     system = points.SystemOutput(system=[turn.agent.prompt or shipped_prompt("compaction")])
     system = await instance.plugins.trigger(points.SYSTEM, system_in, system)

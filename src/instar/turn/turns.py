@@ -15,7 +15,7 @@ from instar.limits.budget import (
 )
 from instar.limits.stop import RESUME, StopFileError
 from instar.message import Origin, WithParts
-from instar.plugin import Busy, Invalid
+from instar.plugin import Busy, Invalid, NotFound
 from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.state import SessionState
@@ -23,6 +23,7 @@ from instar.store import StoreError
 from instar.store.lease import RENEW_MS, SessionBusy
 from instar.tool import background
 from instar.turn import loop
+from instar.turn.compaction import last_answer
 from instar.turn.model_call import STOPPED, announce, give_title, message_error, wants_title
 from instar.turn.steering import settle
 
@@ -33,6 +34,12 @@ _SOON: Final = 0.1
 """Seconds between two looks while a turn runs."""
 _IDLE: Final = 0.5
 """Seconds between two looks while none does: shells in the background may."""
+
+
+def check_there(live: SessionState) -> None:
+    """See that a session was not deleted meanwhile. Raises `NotFound`."""
+    if live.deleted:
+        raise NotFound(f"Session not found: {live.id}")
 
 
 class Turns:
@@ -129,6 +136,12 @@ class Turns:
         # A turn that was cancelled while it cleaned up is over as well; its cancellation is not the waiter's.
         while (turn := live.turn) is not None and not turn.done():
             await asyncio.wait([turn])
+
+    async def answer(self, live: SessionState, asked: WithParts) -> WithParts:
+        """Wait for the turn of a prompt and return its last answer. Raises `NotFound`: the session was deleted."""
+        await self.wait(live)
+        check_there(live)
+        return last_answer(live.history, asked.info.id).copy()
 
     async def abort(self, live: SessionState, why: str | None = None) -> bool:
         """End a session's turn and everything that belongs to it; True when one ran. `why`, if no person ends it.

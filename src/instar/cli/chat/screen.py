@@ -330,6 +330,10 @@ class Screen:
             self.buffer.delete_before_cursor()
             self.buffer.insert_text("\n")
             return
+        offered = self.buffer.complete_state
+        if offered and len(offered.completions) == 1 and self.buffer.text.startswith("/"):
+            # The beginning of one order alone means that order.
+            self.buffer.apply_completion(offered.completions[0])
         text = self._unfolded(self.buffer.text)
         said = text if len(text) <= _REMEMBERED else self.buffer.text
         if said.strip() and said not in self.buffer.history.get_strings()[-1:]:

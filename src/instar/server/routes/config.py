@@ -1,7 +1,6 @@
 """The routes of settings: those of a directory and the person's own, read and amended."""
 
 import asyncio
-import getpass
 from collections.abc import Iterable
 
 from instar import wire
@@ -14,7 +13,7 @@ from instar.provider.keys import KeysError
 from instar.provider.listing import chosen, config_providers
 from instar.runtime import Runtime
 from instar.runtime.config_edit import EditedFile, MaskedValue, amend, own_file, own_settings, project_file
-from instar.runtime.configured import keys_of
+from instar.runtime.configured import keys_of, user_name
 from instar.server.call import Call
 from instar.server.instances import Instances
 from instar.session.instance import Instance
@@ -34,8 +33,9 @@ class ConfigRoutes:
     @operation("GET", "/config", "config.get")
     async def get(self, instance: Instance) -> Config:
         """Get a directory's merged settings, in opencode's form."""
-        blank: Plain = {"command": {}, "plugin": [], "mode": {}, "agent": {}, "username": _user()}
-        return _shown({**blank, **instance.config.data}, _secrets_of(instance))
+        blank: Plain = {"command": {}, "plugin": [], "mode": {}, "agent": {}, "username": user_name()}
+        # Nothing can be shared, whatever the settings say: opencode's clients offer it unless it is switched off.
+        return _shown({**blank, **instance.config.data, "share": "disabled"}, _secrets_of(instance))
 
     @operation("PATCH", "/config", "config.update", order=True)
     async def update(self, call: Call, runtime: Runtime, body: Config) -> Config:
@@ -122,10 +122,3 @@ def _secrets_of(instance: Instance) -> list[Secret]:
 
 def _shown(data: Plain, secrets: Iterable[Secret]) -> Config:
     return fitted(disclosed(data, secrets))
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # an account without a name
-        return "unknown"
