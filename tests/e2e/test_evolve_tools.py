@@ -442,7 +442,7 @@ def test_what_waits_for_a_person_is_listed_with_what_it_raises_and_shown_with_it
     nothing, _, listed = person.results()
     assert nothing == "(nothing waits)"
     found = re.match(
-        r"([0-9a-f]{8})  .*  waiting  hooks/bot\.sh would reach more:\n  - its tool bot_hello would no longer",
+        r"([0-9a-f]{8})  .*  waiting  hooks/bot\.sh would reach more:\n  - its tool bot_hello would run without",
         listed,
     )
     assert found
