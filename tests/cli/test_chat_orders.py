@@ -135,7 +135,7 @@ def test_what_is_missing_is_said_with_what_to_do_here_and_on_a_server(chat, mach
 def test_a_session_is_written_for_reading_or_as_instar_export_does_and_never_over_a_file(chat, machine):
     terminal = chat()
     say(terminal, "look here", "You said: look here")
-    say(terminal, "/export", "written: ")
+    say(terminal, "/export", "written:")
     path = machine.project / "look-here.md"
     shows(terminal, str(path)[-30:])
     text = path.read_text()
@@ -147,7 +147,7 @@ def test_a_session_is_written_for_reading_or_as_instar_export_does_and_never_ove
     ):
         assert part in text
     assert path.stat().st_mode & 0o777 == 0o600
-    say(terminal, "/export", "look-here.md exists; ")
+    say(terminal, "/export", "exists;")
     assert path.read_text() == text
     say(terminal, "/export nowhere/x.md", "there is no folder")
     say(terminal, "/export ~nobody-here.json", "nobody-here.json")
