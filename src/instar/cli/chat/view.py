@@ -17,6 +17,8 @@ from instar.event import PermissionAsked, Question
 
 _SAID: Final = 20
 """Lines of what a person said that are shown."""
+_LONGEST: Final = 2_000
+"""Characters of one of them."""
 
 
 class ChatView(TerminalView):
@@ -43,7 +45,8 @@ class ChatView(TerminalView):
         """Print what a person or a plugin said; of a long text the beginning, and how much more there is."""
         lines = harmless(text).splitlines() or [""]
         shown = lines if len(lines) <= _SAID else lines[: _SAID - 1]
-        self._print("", *(Text(f"{' ' if at else '›'} {line}", "bold") for at, line in enumerate(shown)))
+        begun = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in shown]
+        self._print("", *(Text(f"{' ' if at else '›'} {line}", "bold") for at, line in enumerate(begun)))
         if len(shown) < len(lines):
             self._print(Text(f"  … {counted(len(lines) - len(shown), 'more line')}", "dim"))
 
