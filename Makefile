@@ -61,7 +61,9 @@ client-programs:
 	  { echo "make test-clients needs $$one (Debian: apt install nodejs npm tmux)" >&2; exit 1; }; done
 
 test-page: $(VENV)/.dev $(VENV)/.page ## test the page in Chromium: pip and npm fetch 130 MB, apt the browser; makes the pictures of the docs
-	@INSTAR_PAGE=$(VENV)/page $(TESTS) $(if $(AGAIN),,-n 2) tests/page
+	@INSTAR_PAGE=$(VENV)/page $(TESTS) $(if $(AGAIN),,-n 2 --ignore tests/page/test_speed.py) tests/page
+	@# Alone: a browser that another one slows down draws fewer frames.
+	@$(if $(AGAIN),,INSTAR_PAGE=$(VENV)/page $(BIN)/python -m pytest tests/page/test_speed.py)
 
 check-page: $(VENV)/.page ## lint the page's scripts and check their types
 	@$(VENV)/page/node_modules/.bin/biome check --config-path tests/page src/instar/server/page
