@@ -220,7 +220,7 @@ def test_what_the_agent_changed_is_a_list_with_a_key_for_each_decision(chat, wor
     say(terminal, "/evolve", "person rejected: hooks/bot.sh")
     listed(terminal)
     terminal.type("s")
-    shows(terminal, "text: too much")
+    shows(terminal, ": too much")
 
 
 @pytest.mark.slow
