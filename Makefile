@@ -67,7 +67,9 @@ test-page: $(VENV)/.dev $(VENV)/.page ## test the page in Chromium: pip and npm 
 
 check-page: $(VENV)/.page ## lint the page's scripts and check their types
 	@$(VENV)/page/node_modules/.bin/biome check --config-path tests/page src/instar/server/page
-	@$(VENV)/page/node_modules/.bin/tsc -p tests/page
+	@echo '{"extends": "$(CURDIR)/tests/page/tsconfig.json", "compilerOptions": {"paths": {"*": ["$(abspath $(VENV))/page/node_modules/*"]}}}' \
+	  > $(VENV)/page/tsconfig.json
+	@$(VENV)/page/node_modules/.bin/tsc -p $(VENV)/page
 
 test-js: $(VENV)/.dev ## test JavaScript plugins with packages of the real npm registry: needs node and npm, fetches 200 MB
 	@INSTAR_NPM=1 $(BIN)/python -m pytest tests/jshost

@@ -43,12 +43,9 @@ UNLIKE = {
     "step_start part.snapshot",
     "step_finish part.snapshot",
     # What a tool shows beside its output is its own.
-    "read part.state.metadata.display",
-    "read part.state.metadata.loaded",
     "bash part.state.title",
     "bash part.state.metadata.description",
     "write part.state.metadata.diff",
-    "task part.state.metadata.model",
 }
 """Where the lines of ``--format json`` differ: their type or tool, and the place. No place but these may."""
 
