@@ -61,6 +61,11 @@ async def relayed(question: PermissionAsked) -> Reply:
     return "reject"
 
 
+async def relayed_to_person(question: PermissionAsked) -> Reply:
+    """Wait as `relayed` does, for a door at whose other end a person is known to be: no program of the model's."""
+    return await relayed(question)
+
+
 class PendingAsk:
     """A call that waits: what was asked, its permission's `names`, and the answer once there is one.
 

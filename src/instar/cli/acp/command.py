@@ -15,7 +15,6 @@ from instar.cli.person import Interrupts
 from instar.cli.stdio import Lines, clients
 from instar.cli.text import installing
 from instar.client import ApiError, NotFound, Unreachable
-from instar.event import PermissionAsked
 
 
 @click.command()
@@ -42,7 +41,8 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
             f"instar acp needs the package agent-client-protocol: {installing('agent-client-protocol')}"
         ) from None
     # Where a model started it, no person is at the other end.
-    person = permissions.relayed if context.environment.get("INSTAR_RUN") else _permit
+    by_model = context.environment.get("INSTAR_RUN")
+    person = permissions.relayed if by_model else permissions.relayed_to_person
     lines, asked = Lines(), (person, questions.relayed)
     with Interrupts(), suppress(BrokenPipeError):
         async with clients(context, url, asked) as client_of, client_of(None) as everywhere:
@@ -64,11 +64,6 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
                         await connection.close()
             except (ApiError, NotFound, Unreachable) as error:
                 raise Failure(str(error)) from error
-
-
-async def _permit(asked: PermissionAsked) -> permissions.Reply:
-    """Wait for the editor's answer, as a server does, but that nobody else reaches these runtimes."""
-    return await permissions.relayed(asked)
 
 
 async def _until_one_ends(*works: Any) -> None:

@@ -26,7 +26,6 @@ from instar.cli.person import Interrupts
 from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import note, one_line, short
 from instar.client import AsyncClient, Invalid, NotFound
-from instar.event import PermissionAsked
 from instar.message import Session
 from instar.runtime import Options
 from instar.server.within import client_of
@@ -76,13 +75,11 @@ async def command(context: Context, folder: str | None, url: str | None, thinkin
 @asynccontextmanager
 async def _here(context: Context, folder: str | None) -> AsyncIterator[AsyncClient]:
     """A client of this process: what is asked is answered through it, by the person at the terminal."""
-
-    async def permit(asked: PermissionAsked) -> permissions.Reply:
-        # As for a server's clients, but that who answers here is known to be a person.
-        return await permissions.relayed(asked)
-
     options = Options(
-        context.folder(folder), context.environment, person=permit, questioner=questions.relayed
+        context.folder(folder),
+        context.environment,
+        person=permissions.relayed_to_person,
+        questioner=questions.relayed,
     )
     async with (
         trusted_runtime(context, options) as runtime,
