@@ -29,7 +29,7 @@ from instar.server.routes.definitions import DefinitionRoutes
 from instar.server.routes.doctor import DoctorRoutes
 from instar.server.routes.events import EventRoutes, SyncRoutes
 from instar.server.routes.files import FileRoutes, VcsRoutes
-from instar.server.routes.mcp import McpRoutes
+from instar.server.routes.mcp import McpDoor, McpRoutes
 from instar.server.routes.projects import CopyRoutes, ProjectRoutes, WorkspaceRoutes, WorktreeRoutes
 from instar.server.routes.providers import ProviderRoutes
 from instar.server.routes.pty import PtyRoutes
@@ -132,8 +132,9 @@ def application(instances: Instances) -> Starlette:
     """Return the ASGI application over the runtimes of one server, without the guard."""
     bounds = [bound for family in families() for bound in operations(family)]
     contributed = Route(PATH, Contributed(instances, bounds).carry, methods=ANY)
+    mcp = Route(McpDoor.path, McpDoor(instances).carry, methods=ANY)
     return Starlette(
-        routes=[*routes(bounds, instances), *sockets(bounds, instances), contributed],
+        routes=[*routes(bounds, instances), *sockets(bounds, instances), mcp, contributed],
         exception_handlers={HTTPException: _http_error},
     )
 
