@@ -1,13 +1,16 @@
 """Every operation that the server carries out, as one ASGI application."""
 
+from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
 
 from instar import __version__
 from instar.api.instance import (
@@ -29,7 +32,7 @@ from instar.server.routes.definitions import DefinitionRoutes
 from instar.server.routes.doctor import DoctorRoutes
 from instar.server.routes.events import EventRoutes, SyncRoutes
 from instar.server.routes.files import FileRoutes, VcsRoutes
-from instar.server.routes.mcp import McpDoor, McpRoutes
+from instar.server.routes.mcp import McpRoutes
 from instar.server.routes.projects import CopyRoutes, ProjectRoutes, WorkspaceRoutes, WorktreeRoutes
 from instar.server.routes.providers import ProviderRoutes
 from instar.server.routes.pty import PtyRoutes
@@ -128,13 +131,16 @@ def families() -> list[object]:
     ]
 
 
-def application(instances: Instances) -> Starlette:
-    """Return the ASGI application over the runtimes of one server, without the guard."""
+def application(instances: Instances, doors: Mapping[str, ASGIApp] = MappingProxyType({})) -> Starlette:
+    """Return the ASGI application over the runtimes of one server, without the guard.
+
+    `doors` are other protocols' applications by their path, for requests and for web sockets.
+    """
     bounds = [bound for family in families() for bound in operations(family)]
     contributed = Route(PATH, Contributed(instances, bounds).carry, methods=ANY)
-    mcp = Route(McpDoor.path, McpDoor(instances).carry, methods=ANY)
+    others = [kind(path, door) for path, door in doors.items() for kind in (Route, WebSocketRoute)]
     return Starlette(
-        routes=[*routes(bounds, instances), *sockets(bounds, instances), mcp, contributed],
+        routes=[*routes(bounds, instances), *sockets(bounds, instances), *others, contributed],
         exception_handlers={HTTPException: _http_error},
     )
 

@@ -1,17 +1,9 @@
-"""The routes of MCP servers: how they are, others for as long as the instance lives, what they offer to read.
-
-Also the one address at which instar is such a server itself.
-"""
+"""The routes of MCP servers: how they are, others for as long as the instance lives, what they offer to read."""
 
 import asyncio
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
-from weakref import WeakKeyDictionary
+from typing import Final
 
 import msgspec
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 
 from instar import wire
 from instar.api.instance import (
@@ -30,42 +22,10 @@ from instar.mcp import LinkError, Login, Servers, Status, offers_login
 from instar.plugin import Invalid
 from instar.runtime import Runtime, mcp
 from instar.server.call import Call
-from instar.server.errors import Formed, answer_for
-from instar.server.instances import Instances
+from instar.server.errors import Formed
 from instar.settings.config import McpConfig
 
-if TYPE_CHECKING:
-    from instar.server.mcp_server import SessionTools
-
 _FORMS: Final = (McpUnsupportedOAuthError,)
-
-
-class McpDoor:
-    """instar itself as an MCP server, by streamable HTTP: the sessions of a directory are its tools."""
-
-    path: Final = "/instar/mcp"
-
-    def __init__(self, instances: Instances) -> None:
-        self._instances = instances
-        self._sessions: WeakKeyDictionary[Runtime, SessionTools] = WeakKeyDictionary()
-
-    async def carry(self, request: Request) -> Response:
-        """Answer a request, which is a message of the protocol."""
-        if request.method != "POST":
-            # So the protocol has it: nothing is sent here that was not asked for.
-            raise HTTPException(405, headers={"Allow": "POST"})
-        call = Call(request, self._instances)
-        try:
-            runtime = await call.runtime()
-        except Exception as error:
-            return answer_for(call.explained(error), request.url.path)
-        # Importing the SDK takes a second, in which others are served.
-        module = await asyncio.to_thread(import_module, "instar.server.mcp_server")
-        config = runtime.instance.config
-        if runtime not in self._sessions:
-            self._sessions[runtime] = module.sessions_of(request.app, runtime.instance.directory)
-        server = module.McpServer(self._sessions[runtime], config.mcp_server)
-        return cast("Response", module.McpAnswer(server))
 
 
 class McpRoutes:
