@@ -64,7 +64,8 @@ def is_read(place: str) -> bool:
         inner = path.relative_to(SOURCE)
         if (
             inner.parts[:2] == ("settings", "config")
-            or inner.parts[0] == "cli"
+            # The command line shows settings; its door for other agents goes by them.
+            or (inner.parts[0] == "cli" and inner.name != "mcp_server.py")
             or not any(str(inner).startswith(room) for room in rooms)
         ):
             continue
