@@ -7,7 +7,7 @@ as a `broken` rule, which refuses what it would judge.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -65,13 +65,17 @@ _CERTAIN: Final = 0.9
 
 
 class RuleSource(msgspec.Struct, frozen=True):
-    """A value that holds rules; `source` names it in messages. With `agent` they hold only in that agent's turns."""
+    """A value that holds rules; `source` names it in messages. With `agent` they hold only in that agent's turns.
+
+    `environment` is what their programs get beside the usual variables.
+    """
 
     data: Any
     source: str
     dialect: Dialect = "instar"
     agent: str = ""
     place: Place = lambda _keys: (0, 0)
+    environment: Mapping[str, str] = {}
 
 
 class ParsedRules(msgspec.Struct):
@@ -217,6 +221,7 @@ class _Reading:
                 column=column,
                 matcher=matcher,
                 agent=self._given.agent,
+                environment=self._given.environment,
                 settings=kind(**settings),
                 **{"timeout": usual_timeout(kind.kind, self._given.dialect, event), **common},
             )
