@@ -116,7 +116,8 @@ class Approvals:
         self.stops = stops
         self.confirms = confirms and person not in (None, always_once)
         self._waiting: dict[str, PendingAsk] = {}
-        self._granted: dict[str, list[Rule]] = {}
+        self.granted: dict[str, list[Rule]] = {}
+        """What `grant` lets pass, by session, until its turn ends."""
 
     def grant(self, session_id: str, rules: Sequence[Rule]) -> None:
         """Let what a skill or command of the person's names pass unasked until the session's turn ends.
@@ -124,11 +125,7 @@ class Approvals:
         It holds as an `always` answer does.
         """
         if rules:
-            self._granted.setdefault(session_id, []).extend(rules)
-
-    def end_grants(self, session_id: str) -> None:
-        """Ask about everything again: the turn ended."""
-        self._granted.pop(session_id, None)
+            self.granted.setdefault(session_id, []).extend(rules)
 
     async def require(
         self, ask: Ask, rules: Sequence[Rule], session_id: str, tool: str, caller: AskedBy
@@ -151,7 +148,7 @@ class Approvals:
         action = await self._consult(ask, patterns, action, session_id, tool, caller)
         if action == "deny":
             raise PermissionDenied(f"A plugin denied this call ({ask.permission} on {', '.join(patterns)}).")
-        given = [*await self.approvals(), *self._granted.get(session_id, ())] if action == "ask" else []
+        given = [*await self.approvals(), *self.granted.get(session_id, ())] if action == "ask" else []
         if action == "ask" and (ask.anew or not _covers(given, names, patterns, always)):
             asked = PermissionAsked(
                 id=ids.new("per"),

@@ -1,5 +1,6 @@
 """``instar plugin``: plugin folders of Claude Code and of Agent Plugins, in the version that a person accepted."""
 
+import asyncio
 import difflib
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,8 @@ from instar.settings.layer import Layer, as_map
 from instar.settings.plugin_folders import (
     Files,
     InstalledPlugin,
-    PluginError,
     PluginFolder,
+    PluginFolderError,
     PluginFolders,
     layers,
 )
@@ -135,7 +136,7 @@ async def _candidate(context: Context, source: str, ref: str, name: str) -> Plug
     note(f"reading {one_line(source)}")
     try:
         return await candidate(source, context.directory, ref, name)
-    except PluginError as error:
+    except PluginFolderError as error:
         raise Failure(str(error)) from None
 
 
@@ -157,7 +158,7 @@ async def _accepted(context: Context, found: PluginCandidate, *, yes: bool, as_j
         shown = "".join(text for _, text in _changes(before, files))
         if not await person.decided(question, lambda: harmless(shown)):
             raise Failure(f"{installed.name} was not added; nothing changed")
-    plugins.put(installed, files)
+    await asyncio.to_thread(plugins.put, installed, files)
     if as_json:
         print_json(
             {
@@ -209,7 +210,7 @@ async def _state(context: Context, one: InstalledPlugin) -> _PluginState:
         try:
             now = (await candidate(one.source, context.directory, one.ref, one.entry)).installed.digest
             state = "as accepted" if now == one.digest else "changed since"
-        except PluginError:
+        except PluginFolderError:
             state = "source is gone"
     return _PluginState(
         *(one.name, one.version, one.format, one.source, one.ref, one.commit, one.digest, state)
@@ -242,7 +243,7 @@ def brings(installed: InstalledPlugin, files: Files, environment: Mapping[str, s
             *(line for layer in layers(plugin, environment, problems) for line in _runs(layer)),
         ]
         left = {what for name, what in _NOT_TAKEN.items() if name in installed.manifest or _has(files, name)}
-        lines += [f"not taken: {what}" for what in sorted(left)]
+        lines += [f"not taken: {what}" for what in sorted(left) if installed.format == "claude"]
         lines += [f"left out: {problem}" for problem in problems]
         yield from (one_line(f"  {line.replace(f'{folder}/', '')}") for line in lines)
 

@@ -27,7 +27,7 @@ from instar.settings.guarding import guarded, lowered
 from instar.settings.known import Unknown, misspelt, shortened, unknown
 from instar.settings.layer import Layer, Scope, substitute
 from instar.settings.paths import Paths
-from instar.settings.plugin_folders import PluginError, PluginFolder, PluginFolders
+from instar.settings.plugin_folders import PluginFolder, PluginFolderError, PluginFolders
 from instar.settings.plugin_folders import layers as plugin_layers
 from instar.settings.rules import spread_flat
 from instar.settings.steered import (
@@ -194,10 +194,9 @@ def read_settings(
     if flags:
         Config.from_data(flags, "the command line")
         layers.append(Layer("the command line", "flag", flags))
-    brought, problems = _brought(paths)
-    layers += [layer for one in brought for layer in plugin_layers(one, environment, problems)]
+    brought = _brought(paths, notices)
+    layers += [layer for one in brought for layer in plugin_layers(one, environment, notices)]
     layers, dropped = restricted(layers)
-    dropped += problems
     config, origins = viewed(layers)
     folders = [(home, None) for home in paths.config_homes] + project_folders(chain)
     files = list({file.path: file for file in _plugin_files(folders, views, trust)}.values())
@@ -230,14 +229,13 @@ def read_settings(
     )
 
 
-def _brought(paths: Paths) -> tuple[list[PluginFolder], list[str]]:
-    """The installed plugin folders, and a sentence where they cannot be read."""
-    if not paths.plugins.exists():
-        return [], []
+def _brought(paths: Paths, notices: list[str]) -> list[PluginFolder]:
+    """The installed plugin folders; where they cannot be read, there is a notice."""
     try:
-        return PluginFolders(paths).all(), []
-    except PluginError as error:
-        return [], [str(error)]
+        return PluginFolders(paths).all() if paths.plugins.exists() else []
+    except PluginFolderError as error:
+        notices.append(str(error))
+        return []
 
 
 def _listed(target: str, options: Plain, code: Path | None) -> PluginEntry:

@@ -57,7 +57,7 @@ _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _NAME: Final = re.compile(r"(?!.*(?:--|\.\.))[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?")
 
 
-class PluginError(Exception):
+class PluginFolderError(Exception):
     """A plugin folder cannot be used; the text says which, why, and what to do."""
 
 
@@ -120,7 +120,7 @@ class PluginFolder(msgspec.Struct, frozen=True):
 
 
 def places(installed: InstalledPlugin, kind: Kind) -> tuple[str, ...]:
-    """Return the files and folders in which a plugin has something of a kind. Raises `PluginError`."""
+    """Return the files and folders in which a plugin has something of a kind. Raises `PluginFolderError`."""
     if installed.format == "agent":
         return (_PORTABLE[kind],) if kind in _PORTABLE else ()
     named = installed.manifest.get(kind)
@@ -132,7 +132,7 @@ def _inner(name: str, path: str) -> str:
     """A path of a manifest, from the plugin's folder."""
     parts = PurePosixPath(path).parts
     if path.startswith(("/", "~")) or ".." in parts:
-        raise PluginError(f"the plugin {name} names {path}, which does not lie in its folder")
+        raise PluginFolderError(f"the plugin {name} names {path}, which does not lie in its folder")
     return str(PurePosixPath(*parts))
 
 
@@ -145,26 +145,26 @@ def is_name(name: str) -> bool:
 
 
 class PluginFolders:
-    """The plugins that a person installed. What writes raises `PluginError` and `OSError`."""
+    """The plugins that a person installed. What writes raises `PluginFolderError` and `OSError`."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._steering = Steering(paths)
 
     def all(self) -> list[PluginFolder]:
-        """Return them by name; one whose files are not there is left out. Raises `PluginError`."""
+        """Return them by name; one whose files are not there is left out. Raises `PluginFolderError`."""
         found = ((one, self._root(one.name)) for _, one in sorted(self.installed().items()))
         return [PluginFolder(one, root, self._data(one.name)) for one, root in found if root is not None]
 
     def installed(self) -> dict[str, InstalledPlugin]:
-        """Return what is noted of each, by name. Raises `PluginError`."""
+        """Return what is noted of each, by name. Raises `PluginFolderError`."""
         path = self._paths.plugins
         try:
             return msgspec.json.decode(path.read_bytes(), type=dict[str, InstalledPlugin])
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
-            raise PluginError(f"{path} cannot be read, so no plugin is used: {error}") from None
+            raise PluginFolderError(f"{path} cannot be read, so no plugin is used: {error}") from None
 
     def put(self, installed: InstalledPlugin, files: Files) -> None:
         """Keep the files of a plugin that the person accepted, and use them from now on."""
@@ -173,7 +173,7 @@ class PluginFolders:
         try:
             self._steering.accept(base, {base / path: file for path, file in files.items()})
         except Damaged as error:
-            raise PluginError(f"the plugin {installed.name} cannot be kept: {error}") from None
+            raise PluginFolderError(f"the plugin {installed.name} cannot be kept: {error}") from None
         with self._changing() as noted:
             noted[installed.name] = installed
 
@@ -288,22 +288,20 @@ def _server(folder: PluginFolder, block: Plain, environment: Mapping[str, str]) 
         return _VARIABLE.sub(lambda found: environment.get(found[1]) or found[2] or "", own)
 
     if kind in ("http", "sse", "streamable-http"):
-        return _remote(block, str if folder.installed.format == "agent" else filled)
+        url = filled(block.get("url"))
+        if folder.installed.format == "agent":
+            _check_address(url)
+        headers = {name: filled(text) for name, text in as_map(block.get("headers")).items()}
+        return {"type": "remote", "url": url, "headers": headers}
     if kind != "stdio":
         raise ValueError(f"type: instar has no transport {kind!r}")
     return _local(folder, block, filled)
 
 
-def _remote(block: Plain, filled: Callable[[Any], str]) -> Plain:
-    headers = as_map(block.get("headers")).items()
-    url = filled(block.get("url"))
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise ValueError(f"url: {error}") from None
+def _check_address(url: str) -> None:
+    parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
         raise ValueError("url: expected https://, or http:// on this machine")
-    return {"type": "remote", "url": url, "headers": {name: filled(text) for name, text in headers}}
 
 
 def _local(folder: PluginFolder, block: Plain, filled: Callable[[Any], str]) -> Plain:

@@ -26,7 +26,7 @@ from instar.settings.plugin_folders import (
     SCHEMA,
     Files,
     InstalledPlugin,
-    PluginError,
+    PluginFolderError,
     is_name,
 )
 from instar.settings.steered import SteeringFile
@@ -78,13 +78,13 @@ class _Folder:
                 elif stat.S_ISREG(state.st_mode) and size + state.st_size <= LARGEST:
                     entry = RemoteFile(0o100755 if state.st_mode & 0o100 else 0o100644, read_bytes(path))
                 elif stat.S_ISREG(state.st_mode):
-                    raise PluginError(_too_large(str(self._folder)))
+                    raise PluginFolderError(_too_large(str(self._folder)))
                 else:
                     continue
                 size += len(entry.data)
                 found[path.relative_to(top).as_posix()] = entry
             if len(found) > MOST:
-                raise PluginError(_too_large(str(self._folder)))
+                raise PluginFolderError(_too_large(str(self._folder)))
         return found
 
 
@@ -104,7 +104,7 @@ class _Commit:
 async def candidate(source: str, directory: Path, ref: str = "", name: str = "") -> PluginCandidate:
     """Read a plugin from a folder, meant from `directory`, or the URL of a git repository.
 
-    `name` is that of a plugin in the marketplace there. Raises `PluginError`.
+    `name` is that of a plugin in the marketplace there. Raises `PluginFolderError`.
     """
     processes = Processes()
     try:
@@ -125,7 +125,7 @@ async def candidate(source: str, directory: Path, ref: str = "", name: str = "")
             async with _opened(processes, url, directory, wanted) as (other, _):
                 return await _read(other, folder, entry, noted)
     except (GitError, ProcessError, OSError) as error:
-        raise PluginError(f"{source} cannot be read: {error}") from None
+        raise PluginFolderError(f"{source} cannot be read: {error}") from None
     finally:
         await processes.close()
 
@@ -134,7 +134,7 @@ def _real(directory: Path, source: str) -> Path:
     try:
         return (directory / Path(source).expanduser()).resolve()
     except (RuntimeError, ValueError) as error:
-        raise PluginError(f"{source} is no folder: {error}") from None
+        raise PluginFolderError(f"{source} is no folder: {error}") from None
 
 
 @asynccontextmanager
@@ -145,11 +145,11 @@ async def _opened(
     if scheme(source) is None:
         folder = _real(directory, source)
         if not folder.is_dir():
-            raise PluginError(
+            raise PluginFolderError(
                 f"{source} is no folder, and no URL of a git repository (https://…, ssh://…, git@HOST:PATH)"
             )
         if ref:
-            raise PluginError(
+            raise PluginFolderError(
                 f"{source} is a folder, which has no --ref; name its repository as file://{folder}"
             )
         yield _Folder(folder), str(folder)
@@ -162,17 +162,19 @@ async def _opened(
 
 
 def _entry(market: Plain, name: str, source: str) -> Plain | None:
-    """The entry of a plugin in a marketplace; None: the source itself is the plugin. Raises `PluginError`."""
+    """The entry of a plugin in a marketplace; None: the source itself is the plugin. Raises `PluginFolderError`."""
     entries = {str(one.get("name")): one for one in map(as_map, market.get("plugins") or ())}
     if not entries:
         if name:
-            raise PluginError(f"{source} is no marketplace ({MARKETPLACE}), so it has no plugin {name}")
+            raise PluginFolderError(f"{source} is no marketplace ({MARKETPLACE}), so it has no plugin {name}")
         return None
     if not name and len(entries) == 1:
         return next(iter(entries.values()))
     if name not in entries:
         said = f"has no plugin {name!r}" if name else "has more than one plugin: name one"
-        raise PluginError(f"the marketplace of {source} {said}; there are: {', '.join(sorted(entries))}")
+        raise PluginFolderError(
+            f"the marketplace of {source} {said}; there are: {', '.join(sorted(entries))}"
+        )
     return entries[name]
 
 
@@ -183,18 +185,18 @@ def _where(entry: Plain, metadata: Plain) -> str | tuple[str, str, str]:
         root = str(metadata.get("pluginRoot") or "") if not source.startswith("./") else ""
         path = PurePosixPath(root, source)
         if path.is_absolute() or ".." in path.parts:
-            raise PluginError(f"the plugin {name} lies at {source}, outside of its marketplace")
+            raise PluginFolderError(f"the plugin {name} lies at {source}, outside of its marketplace")
         return "" if str(path) == "." else str(path)
     said = as_map(source)
     kind = said.get("source")
     url = f"https://github.com/{said.get('repo')}.git" if kind == "github" else str(said.get("url") or "")
     if kind not in ("github", "url", "git-subdir") or scheme(url) not in _AUTHORS:
-        raise PluginError(
+        raise PluginFolderError(
             f"the plugin {name} is offered as {msgspec.json.encode(source).decode()}, which is not taken"
         )
     folder = PurePosixPath(str(said.get("path") or ""))
     if folder.is_absolute() or ".." in folder.parts:
-        raise PluginError(f"the plugin {name} lies at {folder}, outside of its repository")
+        raise PluginFolderError(f"the plugin {name} lies at {folder}, outside of its repository")
     return url, "" if str(folder) == "." else str(folder), str(said.get("sha") or said.get("ref") or "")
 
 
@@ -204,22 +206,24 @@ def _where(entry: Plain, metadata: Plain) -> str | tuple[str, str, str]:
 async def _read(source: _Source, within: str, entry: Plain, noted: InstalledPlugin) -> PluginCandidate:
     listed = await source.files(within)
     if len(listed) > MOST or sum(len(file.data) for file in listed.values()) > LARGEST:
-        raise PluginError(_too_large(noted.source))
+        raise PluginFolderError(_too_large(noted.source))
     found = _resolved(listed)
     if not found:
-        raise PluginError(f"{noted.source} has no files at {within or 'its top'}")
+        raise PluginFolderError(f"{noted.source} has no files at {within or 'its top'}")
     portable = AGENT_MANIFEST in found and CLAUDE_MANIFEST not in found
     path = AGENT_MANIFEST if portable else CLAUDE_MANIFEST
     manifest = _json(found, path, path)
     if portable and manifest.get("$schema") != SCHEMA:
-        raise PluginError(f"{noted.source}: {path}: $schema: expected {SCHEMA}: other versions are not known")
+        raise PluginFolderError(
+            f"{noted.source}: {path}: $schema: expected {SCHEMA}: other versions are not known"
+        )
     if not (manifest or entry):
-        raise PluginError(
+        raise PluginFolderError(
             f"{noted.source} is no plugin: it has neither {CLAUDE_MANIFEST} nor {AGENT_MANIFEST}"
         )
     name = manifest.get("name") or entry.get("name")
     if not isinstance(name, str) or not is_name(name):
-        raise PluginError(
+        raise PluginFolderError(
             f"{noted.source}: {path}: name: expected small letters, digits, single hyphens and dots, found {name!r:.80}"
         )
     said = {key: value for key, value in entry.items() if key not in ("source", "strict")}
@@ -237,20 +241,20 @@ async def _read(source: _Source, within: str, entry: Plain, noted: InstalledPlug
 
 
 def _json(found: Mapping[str, Any], path: str, shown: str) -> Plain:
-    """What a JSON file of a plugin says; empty without one. Raises `PluginError`."""
+    """What a JSON file of a plugin says; empty without one. Raises `PluginFolderError`."""
     if path not in found:
         return {}
     try:
         said = parse_jsonc(found[path].data.decode(), shown)
     except (DocumentError, UnicodeDecodeError) as error:
-        raise PluginError(str(error)) from None
+        raise PluginFolderError(str(error)) from None
     if not isinstance(said, dict):
-        raise PluginError(f"{shown}: expected an object")
+        raise PluginFolderError(f"{shown}: expected an object")
     return said
 
 
 def _resolved(found: Mapping[str, RemoteFile]) -> dict[str, SteeringFile]:
-    """The files with what links lead to in their places. Raises `PluginError` for a link that leads out."""
+    """The files with what links lead to in their places. Raises `PluginFolderError` for a link that leads out."""
     plain = {
         path: SteeringFile(file.data, file.mode == 0o100755)
         for path, file in found.items()
@@ -262,7 +266,9 @@ def _resolved(found: Mapping[str, RemoteFile]) -> dict[str, SteeringFile]:
         target = os.path.normpath(PurePosixPath(path).parent / os.fsdecode(file.data))
         below = {one: data for one, data in plain.items() if one == target or one.startswith(f"{target}/")}
         if not below:
-            raise PluginError(f"{path} is a link to {os.fsdecode(file.data)}, which is no file of the plugin")
+            raise PluginFolderError(
+                f"{path} is a link to {os.fsdecode(file.data)}, which is no file of the plugin"
+            )
         plain |= {path + one.removeprefix(target): data for one, data in below.items()}
     return plain
 
@@ -270,7 +276,7 @@ def _resolved(found: Mapping[str, RemoteFile]) -> dict[str, SteeringFile]:
 def _is_sound(path: str) -> bool:
     """Whether a path may be laid out: a tree of git can hold any bytes."""
     if not path.isprintable() or any(part in ("", ".", "..") for part in path.split("/")):
-        raise PluginError(f"{path!r} is no name for a file")
+        raise PluginFolderError(f"{path!r} is no name for a file")
     return not any(part in _UNREAD for part in path.split("/"))
 
 
