@@ -162,6 +162,24 @@ def folder_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return click.option("--dir", "folder", metavar="PATH", shell_complete=complete.folders, help=help)
 
 
+def model_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command ``--model PROVIDER/MODEL``."""
+    return click.option("-m", "--model", metavar="PROVIDER/MODEL", shell_complete=complete.models, help=help)
+
+
+def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--workspace PATH`` and ``--safe``, which evolve hears of."""
+    command = click.option(
+        "--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace."
+    )(command)
+    return click.option(
+        "--workspace",
+        metavar="PATH",
+        shell_complete=complete.folders,
+        help="The evolve workspace; switches evolve on.",
+    )(command)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

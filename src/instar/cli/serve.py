@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from instar.cli import collector, complete, streams
-from instar.cli.door import Context, Failure, door, folder_option, in_process
+from instar.cli import collector, streams
+from instar.cli.door import Context, Failure, door, folder_option, in_process, workspace_options
 from instar.cli.text import echo, note
 from instar.process import mark_own
 from instar.server.access import origins
@@ -41,13 +41,7 @@ PORT: Final = 4096
 )
 @click.option("--socket", metavar="PATH", help="Listen at a Unix socket, mode 0600, instead.")
 @folder_option("The folder for requests that name none.")
-@click.option(
-    "--workspace",
-    metavar="PATH",
-    shell_complete=complete.folders,
-    help="The evolve workspace; switches evolve on.",
-)
-@click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
+@workspace_options
 @click.option(
     "--no-auth",
     count=True,

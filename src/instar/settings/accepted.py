@@ -22,6 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from instar.wire.document import open_regular
+
 _ID: Final = re.compile(rb"[0-9a-f]{40}\n")
 _FOLDER: Final = 0o40000
 _CONFIG: Final = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n[gc]\n\tauto = 0\n"
@@ -283,8 +285,5 @@ def _is_folder(path: Path) -> bool:
 
 def _read(path: Path) -> bytes:
     """Return the content of a regular file. Raises `OSError` for all else, and follows no link."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is no file")
+    with open_regular(path, os.O_NOFOLLOW) as file:
         return file.read()
