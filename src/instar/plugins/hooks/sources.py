@@ -22,7 +22,7 @@ from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.parse import ParsedRules, Place, RuleSource, broken, parse
 from instar.plugins.hooks.programs import programs
-from instar.plugins.hooks.rule import SPELLINGS, Dialect, HookRule
+from instar.plugins.hooks.rule import Dialect, HookRule
 
 FILES: Final[tuple[tuple[str, Dialect], ...]] = (
     (".instar/hooks.json", "instar"),
@@ -65,12 +65,9 @@ def of_settings(
         if folder is None:
             sources.append(RuleSource({"hooks": found[origin]}, origin, place=_placed(origin, served)))
             continue
-        # Nobody here can mend what Claude Code alone has an event for.
-        rules = {event: groups for event, groups in found[origin].items() if event in SPELLINGS}
         place = _placed(str(folder.root / origin.removeprefix(folder.origin)))
-        sources.append(
-            RuleSource({"hooks": rules}, origin, "claude", place=place, environment=folder.variables)
-        )
+        given = {"hooks": found[origin]}
+        sources.append(RuleSource(given, origin, "claude", place=place, environment=folder.variables))
     return sources
 
 
