@@ -39,7 +39,7 @@ while True:
     message = json.loads(sys.stdin.buffer.read(length))
     method, params = message.get("method"), message.get("params")
     with notes.open("a") as file:
-        file.write(json.dumps({"pid": os.getpid(), "method": method, "params": params}) + "\\n")
+        file.write(json.dumps({"pid": os.getpid(), "method": method, **message}) + "\\n")
     if mode == "dies" and method == "textDocument/didOpen":
         print("out of memory", file=sys.stderr, flush=True)
         os._exit(3)

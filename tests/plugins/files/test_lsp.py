@@ -63,7 +63,8 @@ async def test_one_server_looks_at_all_files_of_a_root_and_is_told_what_it_asks(
         ("write", {"filePath": "c.md", "content": "three\n"}),
     )
     assert len({one["pid"] for one in toy.said()}) == 1
-    assert [one["method"] for one in toy.said()][-6:] == [
+    methods = [one["method"] for one in toy.said()]
+    assert [one for one in methods if one and one.startswith("textDocument/")] == [
         *("textDocument/didOpen", "textDocument/didSave"),
         *("textDocument/didOpen", "textDocument/didSave"),
         *("textDocument/didChange", "textDocument/didSave"),
@@ -71,6 +72,9 @@ async def test_one_server_looks_at_all_files_of_a_root_and_is_told_what_it_asks(
     (greeting,) = toy.said("initialize")
     assert greeting["params"]["rootUri"] == machine.folder.as_uri()
     assert greeting["params"]["initializationOptions"] == {"toy": {"level": 7}}
+    answers = {one["id"]: one for one in toy.said() if one["method"] is None}
+    assert answers["own"]["result"] == [7, {"toy": {"level": 7}}]
+    assert answers["odd"]["error"]["code"] == -32601
     (pid,) = {one["pid"] for one in toy.said()}
     await runtime.runtime.close()
     assert toy.said("exit")

@@ -50,18 +50,18 @@ class LspError(Exception):
     """A server that cannot be used; the text says why."""
 
 
-class Position(msgspec.Struct, frozen=True):
+class DiagnosticPosition(msgspec.Struct, frozen=True):
     """A place in a file, both counted from 0."""
 
     line: int
     character: int
 
 
-class Range(msgspec.Struct, frozen=True):
+class DiagnosticRange(msgspec.Struct, frozen=True):
     """A part of a file."""
 
-    start: Position
-    end: Position
+    start: DiagnosticPosition
+    end: DiagnosticPosition
 
 
 Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]
@@ -70,7 +70,7 @@ Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]
 class Diagnostic(msgspec.Struct, frozen=True):
     """What a server found: `severity` 1 is an error, 2 a warning, 3 and 4 are hints."""
 
-    range: Range
+    range: DiagnosticRange
     message: Text
     severity: int = 1
     code: int | str | msgspec.UnsetType = msgspec.UNSET
@@ -89,7 +89,7 @@ class _Published(msgspec.Struct, frozen=True):
     version: int | None = None
 
 
-class Connection:
+class LspConnection:
     """One server in one folder. `lost` is set to the reason why it ended.
 
     `pushed` has what it told of files, `pulled` what it answered when it was asked about one; some do both.

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
-from instar.plugins.files.connection import MOST_FILES, Connection, Diagnostic, LspError
+from instar.plugins.files.connection import MOST_FILES, Diagnostic, LspConnection, LspError
 from instar.plugins.files.programs import Programs
 from instar.plugins.files.servers import SERVERS, LanguageServer, language
 
@@ -79,7 +79,7 @@ class LanguageServers:
         self._client = given.client
         self._programs = Programs(given)
         self._servers = servers
-        self._starts: dict[tuple[str, Path], asyncio.Task[Connection | None]] = {}
+        self._starts: dict[tuple[str, Path], asyncio.Task[LspConnection | None]] = {}
         self._lost: set[tuple[str, Path]] = set()
         self._updated: dict[tuple[str, str], None] = {}
         self._due = asyncio.Event()
@@ -132,9 +132,9 @@ class LanguageServers:
             if not start.done():
                 start.cancel()
         started = await asyncio.gather(*self._starts.values(), return_exceptions=True)
-        await asyncio.gather(*(one.close() for one in started if isinstance(one, Connection)))
+        await asyncio.gather(*(one.close() for one in started if isinstance(one, LspConnection)))
 
-    async def _look(self, file: Path) -> list[Connection]:
+    async def _look(self, file: Path) -> list[LspConnection]:
         """Let the servers of a file look at it; return those that could."""
         text = await asyncio.to_thread(_text, file)
         if text is None or not file.is_relative_to(self._programs.root):
@@ -151,7 +151,7 @@ class LanguageServers:
 
     def _started(
         self, name: str, server: LanguageServer, file: Path
-    ) -> "asyncio.Task[Connection | None] | None":
+    ) -> "asyncio.Task[LspConnection | None] | None":
         """Start the server for a file, once in its folder; None where it is for other files, or not there."""
         if server.extensions and not self._programs.concerns(file, server.extensions):
             return None
@@ -164,8 +164,8 @@ class LanguageServers:
 
     async def _start(
         self, name: str, server: LanguageServer, root: Path, words: list[str]
-    ) -> Connection | None:
-        connection = Connection(name, root, lambda file: self._update(name, str(file)))
+    ) -> LspConnection | None:
+        connection = LspConnection(name, root, lambda file: self._update(name, str(file)))
         environment = self._programs.environment(server.environment)
         settings = server.initialization(self._programs, root)
         try:
@@ -209,7 +209,7 @@ def _text(file: Path) -> str | None:
         return None
 
 
-def _together(file: Path, servers: Iterable[Connection]) -> list[Diagnostic]:
+def _together(file: Path, servers: Iterable[LspConnection]) -> list[Diagnostic]:
     return list(dict.fromkeys(found for one in servers for found in one.found(file)))
 
 

@@ -5,7 +5,7 @@ What opencode builds or downloads first (eslint, Java's, Elixir's) is here where
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -75,122 +75,85 @@ def _typescript_folder(programs: Programs, root: Path) -> wire.Plain:
     return {"typescript": {"tsdk": str(Path(found["tsserver"]["path"]).parent)}} if found else {}
 
 
-_LOCKS: Final = ("package-lock.json", "bun.lockb", "bun.lock", "pnpm-lock.yaml", "yarn.lock")
+def _server(files: str, commands: str, markers: str = "", **more: Any) -> LanguageServer:
+    """A row of the table, in words; one command of several stands behind a bar."""
+    known = [tuple(command.split()) for command in commands.split("|")]
+    return LanguageServer(files.split(), known, markers.split(), **more)
+
+
+_LOCKS: Final = "package-lock.json bun.lockb bun.lock pnpm-lock.yaml yarn.lock"
 _DENO: Final = ("deno.json", "deno.jsonc")
 _NATIVE: Final = "node_modules/typescript/lib/getExePath.js"
 """What TypeScript has from version 7 on, which is a language server itself and no `tsserver` any more."""
-_SCRIPTS: Final = (".ts", ".tsx", ".js", ".jsx", ".mjs", ".cjs", ".mts", ".cts")
-_BIOME: Final = ("biome.json", "biome.jsonc", ".biome.json", ".biome.jsonc")
-_PYTHON: Final = (
-    "pyproject.toml",
-    "setup.py",
-    "setup.cfg",
-    "requirements.txt",
-    "Pipfile",
-    "pyrightconfig.json",
-)
-_C: Final = (".c", ".cpp", ".cc", ".cxx", ".c++", ".h", ".hpp", ".hh", ".hxx", ".h++")
-_GRADLE: Final = ("settings.gradle", "settings.gradle.kts", "build.gradle", "build.gradle.kts", "pom.xml")
-_JULIA: Final = "using LanguageServer; runserver()"
+_SCRIPTS: Final = ".ts .tsx .js .jsx .mjs .cjs .mts .cts"
+_BIOME: Final = f"{_SCRIPTS} .json .jsonc .vue .astro .svelte .css .graphql .gql .html"
+_PYTHON: Final = "pyproject.toml setup.py setup.cfg requirements.txt Pipfile pyrightconfig.json"
+_C: Final = ".c .cpp .cc .cxx .c++ .h .hpp .hh .hxx .h++"
+_CLANG: Final = "compile_commands.json compile_flags.txt .clangd CMakeLists.txt Makefile"
+_GRADLE: Final = "settings.gradle settings.gradle.kts build.gradle build.gradle.kts pom.xml"
+_CLOJURE: Final = "deps.edn project.clj shadow-cljs.edn bb.edn build.boot"
 
 SERVERS: Final[Mapping[str, LanguageServer]] = {
-    "deno": LanguageServer(_SCRIPTS[:5], [("deno", "lsp")], _DENO, strict=True),
-    "typescript": LanguageServer(
+    "deno": _server(_SCRIPTS, "deno lsp", " ".join(_DENO), strict=True),
+    "typescript": _server(
         _SCRIPTS,
-        [("typescript-language-server", "--stdio")],
+        "typescript-language-server --stdio",
         _LOCKS,
         without=(*_DENO, _NATIVE),
         initialization=_typescript,
     ),
-    "typescript-native": LanguageServer(
-        _SCRIPTS, [("tsc", "--lsp", "--stdio")], (_NATIVE,), strict=True, without=_DENO
+    "typescript-native": _server(_SCRIPTS, "tsc --lsp --stdio", _NATIVE, strict=True, without=_DENO),
+    "vue": _server(".vue", "vue-language-server --stdio", _LOCKS),
+    "oxlint": _server(
+        f"{_SCRIPTS} .vue .astro .svelte", "oxc_language_server", ".oxlintrc.json", strict=True
     ),
-    "vue": LanguageServer((".vue",), [("vue-language-server", "--stdio")], _LOCKS),
-    "oxlint": LanguageServer(
-        (*_SCRIPTS, ".vue", ".astro", ".svelte"), [("oxc_language_server",)], (".oxlintrc.json",), strict=True
+    "biome": _server(
+        _BIOME, "biome lsp-proxy --stdio", "biome.json biome.jsonc .biome.json .biome.jsonc", strict=True
     ),
-    "biome": LanguageServer(
-        (*_SCRIPTS, ".json", ".jsonc", ".vue", ".astro", ".svelte", ".css", ".graphql", ".gql", ".html"),
-        [("biome", "lsp-proxy", "--stdio")],
-        _BIOME,
-        strict=True,
-    ),
-    "gopls": LanguageServer((".go",), [("gopls",)], ("go.work", "go.mod", "go.sum")),
-    "ruby-lsp": LanguageServer(
-        (".rb", ".rake", ".gemspec", ".ru"), [("rubocop", "--lsp"), ("ruby-lsp",)], ("Gemfile",)
-    ),
-    "pyright": LanguageServer(
-        (".py", ".pyi"),
-        [("pyright-langserver", "--stdio"), ("basedpyright-langserver", "--stdio")],
+    "gopls": _server(".go", "gopls", "go.work go.mod go.sum"),
+    "ruby-lsp": _server(".rb .rake .gemspec .ru", "rubocop --lsp | ruby-lsp", "Gemfile"),
+    "pyright": _server(
+        ".py .pyi",
+        "pyright-langserver --stdio | basedpyright-langserver --stdio",
         _PYTHON,
         initialization=_python,
     ),
-    "elixir-ls": LanguageServer(
-        (".ex", ".exs"), [("elixir-ls",), ("language_server.sh",)], ("mix.exs", "mix.lock")
+    "elixir-ls": _server(".ex .exs", "elixir-ls | language_server.sh", "mix.exs mix.lock"),
+    "zls": _server(".zig .zon", "zls", "build.zig"),
+    "csharp": _server(".cs .csx", "csharp-ls", "*.slnx *.sln *.csproj global.json"),
+    "fsharp": _server(".fs .fsi .fsx .fsscript", "fsautocomplete", "*.slnx *.sln *.fsproj global.json"),
+    "sourcekit-lsp": _server(
+        ".swift .objc .objcpp", "sourcekit-lsp", "Package.swift *.xcodeproj *.xcworkspace"
     ),
-    "zls": LanguageServer((".zig", ".zon"), [("zls",)], ("build.zig",)),
-    "csharp": LanguageServer(
-        (".cs", ".csx"), [("csharp-ls",)], ("*.slnx", "*.sln", "*.csproj", "global.json")
+    "rust": _server(".rs", "rust-analyzer", "Cargo.toml Cargo.lock"),
+    "clangd": _server(_C, "clangd --background-index --clang-tidy", _CLANG),
+    "svelte": _server(".svelte", "svelteserver --stdio", _LOCKS),
+    "astro": _server(".astro", "astro-ls --stdio", _LOCKS, initialization=_typescript_folder),
+    "jdtls": _server(".java", "jdtls", f"{_GRADLE} .project .classpath"),
+    "kotlin-ls": _server(".kt .kts", "kotlin-lsp --stdio", _GRADLE),
+    "yaml-ls": _server(".yaml .yml", "yaml-language-server --stdio", _LOCKS),
+    "lua-ls": _server(
+        ".lua", "lua-language-server", ".luarc.json .luarc.jsonc .luacheckrc .stylua.toml stylua.toml"
     ),
-    "fsharp": LanguageServer(
-        (".fs", ".fsi", ".fsx", ".fsscript"),
-        [("fsautocomplete",)],
-        ("*.slnx", "*.sln", "*.fsproj", "global.json"),
-    ),
-    "sourcekit-lsp": LanguageServer(
-        (".swift", ".objc", ".objcpp"),
-        [("sourcekit-lsp",)],
-        ("Package.swift", "*.xcodeproj", "*.xcworkspace"),
-    ),
-    "rust": LanguageServer((".rs",), [("rust-analyzer",)], ("Cargo.toml", "Cargo.lock")),
-    "clangd": LanguageServer(
-        _C,
-        [("clangd", "--background-index", "--clang-tidy")],
-        ("compile_commands.json", "compile_flags.txt", ".clangd", "CMakeLists.txt", "Makefile"),
-    ),
-    "svelte": LanguageServer((".svelte",), [("svelteserver", "--stdio")], _LOCKS),
-    "astro": LanguageServer(
-        (".astro",), [("astro-ls", "--stdio")], _LOCKS, initialization=_typescript_folder
-    ),
-    "jdtls": LanguageServer((".java",), [("jdtls",)], (*_GRADLE, ".project", ".classpath")),
-    "kotlin-ls": LanguageServer((".kt", ".kts"), [("kotlin-lsp", "--stdio")], _GRADLE),
-    "yaml-ls": LanguageServer((".yaml", ".yml"), [("yaml-language-server", "--stdio")], _LOCKS),
-    "lua-ls": LanguageServer(
-        (".lua",), [("lua-language-server",)], (".luarc.json", ".luarc.jsonc", ".luacheckrc", "stylua.toml")
-    ),
-    "php intelephense": LanguageServer(
-        (".php",), [("intelephense", "--stdio")], ("composer.json", "composer.lock", ".php-version")
-    ),
-    "prisma": LanguageServer((".prisma",), [("prisma-language-server", "--stdio")], ("schema.prisma",)),
-    "dart": LanguageServer(
-        (".dart",), [("dart", "language-server", "--lsp")], ("pubspec.yaml", "analysis_options.yaml")
-    ),
-    "ocaml-lsp": LanguageServer(
-        (".ml", ".mli"), [("ocamllsp",)], ("dune-project", "dune-workspace", ".merlin", "opam")
-    ),
-    "bash": LanguageServer((".sh", ".bash", ".zsh", ".ksh"), [("bash-language-server", "start")]),
-    "terraform": LanguageServer(
-        (".tf", ".tfvars"), [("terraform-ls", "serve")], (".terraform.lock.hcl", "terraform.tfstate")
-    ),
-    "texlab": LanguageServer((".tex", ".bib"), [("texlab",)], (".latexmkrc", "latexmkrc", ".texlabroot")),
-    "dockerfile": LanguageServer((".dockerfile", "Dockerfile"), [("docker-langserver", "--stdio")]),
-    "gleam": LanguageServer((".gleam",), [("gleam", "lsp")], ("gleam.toml",)),
-    "clojure-lsp": LanguageServer(
-        (".clj", ".cljs", ".cljc", ".edn"),
-        [("clojure-lsp", "listen")],
-        ("deps.edn", "project.clj", "shadow-cljs.edn", "bb.edn", "build.boot"),
-    ),
-    "nixd": LanguageServer((".nix",), [("nixd",)], ("flake.nix",)),
-    "tinymist": LanguageServer((".typ", ".typc"), [("tinymist",)], ("typst.toml",)),
-    "haskell-language-server": LanguageServer(
-        (".hs", ".lhs"),
-        [("haskell-language-server-wrapper", "--lsp")],
-        ("stack.yaml", "cabal.project", "hie.yaml", "*.cabal"),
+    "php intelephense": _server(".php", "intelephense --stdio", "composer.json composer.lock .php-version"),
+    "prisma": _server(".prisma", "prisma-language-server --stdio", "schema.prisma"),
+    "dart": _server(".dart", "dart language-server --lsp", "pubspec.yaml analysis_options.yaml"),
+    "ocaml-lsp": _server(".ml .mli", "ocamllsp", "dune-project dune-workspace .merlin opam"),
+    "bash": _server(".sh .bash .zsh .ksh", "bash-language-server start"),
+    "terraform": _server(".tf .tfvars", "terraform-ls serve", ".terraform.lock.hcl terraform.tfstate"),
+    "texlab": _server(".tex .bib", "texlab", ".latexmkrc latexmkrc .texlabroot texlabroot"),
+    "dockerfile": _server(".dockerfile Dockerfile", "docker-langserver --stdio"),
+    "gleam": _server(".gleam", "gleam lsp", "gleam.toml"),
+    "clojure-lsp": _server(".clj .cljs .cljc .edn", "clojure-lsp listen", _CLOJURE),
+    "nixd": _server(".nix", "nixd", "flake.nix"),
+    "tinymist": _server(".typ .typc", "tinymist", "typst.toml"),
+    "haskell-language-server": _server(
+        ".hs .lhs", "haskell-language-server-wrapper --lsp", "stack.yaml cabal.project hie.yaml *.cabal"
     ),
     "julials": LanguageServer(
-        (".jl",),
-        [("julia", "--startup-file=no", "--history-file=no", "-e", _JULIA)],
-        ("Project.toml", "Manifest.toml", "*.jl"),
+        [".jl"],
+        [("julia", "--startup-file=no", "--history-file=no", "-e", "using LanguageServer; runserver()")],
+        ["Project.toml", "Manifest.toml"],
     ),
 }
 """The servers by opencode's names."""
