@@ -18,7 +18,16 @@ import msgspec
 
 from instar.approval.permissions import always_once
 from instar.cli import complete, person
-from instar.cli.door import Context, Failure, door, folder_option, in_utf8, opened_runtime
+from instar.cli.door import (
+    Context,
+    Failure,
+    door,
+    folder_option,
+    in_utf8,
+    model_option,
+    opened_runtime,
+    workspace_options,
+)
 from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.output import TurnView
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
@@ -41,13 +50,7 @@ _STDIN_PATIENCE: Final = 2.0
 def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say which session it goes on with, and who answers."""
     options = (
-        click.option(
-            "-m",
-            "--model",
-            metavar="PROVIDER/MODEL",
-            shell_complete=complete.models,
-            help="The model that answers.",
-        ),
+        model_option("The model that answers."),
         click.option(
             "--agent", metavar="NAME", shell_complete=complete.agents, help="The agent that answers."
         ),
@@ -90,13 +93,7 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     shell_complete=complete.workspaces,
     help="Work in this git worktree; made when there is none.",
 )
-@click.option(
-    "--workspace",
-    metavar="PATH",
-    shell_complete=complete.folders,
-    help="The evolve workspace; switches evolve on.",
-)
-@click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
+@workspace_options
 @click.option(
     "--profile", metavar="NAME", help="Start with the profile that the agent saved under this name."
 )

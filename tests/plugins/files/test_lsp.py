@@ -3,14 +3,16 @@
 The server is a small real one; tests/clients/test_language_servers.py meets those that people use.
 """
 
+import json
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 from tests.running import lives
+from tests.turn import reload
 
-from instar.testing import Machine, until
+from instar.testing import Machine, results, until
 
 HEARS = """
     async def hears(input, options):
@@ -158,6 +160,25 @@ async def test_without_the_setting_where_it_is_disabled_or_not_trusted_no_server
         machine.settings(**settings)
         await play(machine, ("write", {"filePath": "a.txt", "content": "bad\n"}))
     assert toy.said() == []
+
+
+async def test_a_setting_that_changes_ends_the_server_and_begins_another(machine: Machine, toy, play) -> None:
+    machine.settings(lsp=entry(toy))
+    runtime, _, _ = await play(machine, ("write", {"filePath": "a.txt", "content": "bad\n"}))
+    (pid,) = {one["pid"] for one in toy.said()}
+    machine.settings(lsp=entry(toy, extensions=[".md"]))
+    await reload(runtime)
+    assert not lives(pid)
+    machine.says(
+        f"== turn\ntool: write {json.dumps({'filePath': 'b.md', 'content': 'bad'})}\n\n== turn\ntext: done\n"
+    )
+    session = await runtime.session()
+    await runtime.ask(session, "go")
+    assert "bad word 0" in results(await runtime.stored(session))[0]
+    assert len({one["pid"] for one in toy.said()}) == 2
+    machine.settings(lsp=False)
+    await reload(runtime)
+    assert not [one["pid"] for one in toy.said() if lives(one["pid"])]
 
 
 async def test_a_server_looks_at_the_file_as_it_was_formatted(machine: Machine, toy, play) -> None:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -64,14 +64,11 @@ class DiagnosticRange(msgspec.Struct, frozen=True):
     end: DiagnosticPosition
 
 
-Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]
-
-
 class Diagnostic(msgspec.Struct, frozen=True):
     """What a server found: `severity` 1 is an error, 2 a warning, 3 and 4 are hints."""
 
     range: DiagnosticRange
-    message: Text
+    message: str
     severity: int = 1
     code: int | str | msgspec.UnsetType = msgspec.UNSET
     source: str | msgspec.UnsetType = msgspec.UNSET
@@ -244,7 +241,7 @@ class LspConnection:
             self._wanted = -1
             try:
                 self._hear(msgspec.json.decode(body, type=dict[str, Any]))
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 log.debug("lsp=odd name=%s error=%s", self.name, error)
 
     def _hear(self, message: Mapping[str, Any]) -> None:
@@ -259,7 +256,7 @@ class LspConnection:
 
     def _answered(self, message: Mapping[str, Any]) -> None:
         number = message.get("id")
-        asked = self._asked.pop(number, None) if isinstance(number, int) else None
+        asked = self._asked.get(number) if isinstance(number, int) else None
         if asked is None or asked.done():
             return
         if (error := message.get("error")) is not None:
@@ -323,7 +320,10 @@ class LspConnection:
         number = next(self._numbers)
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         self._send({"id": number, "method": method, "params": params})
-        return await asked
+        try:
+            return await asked
+        finally:
+            self._asked.pop(number, None)
 
     def _notify(self, method: str, params: Any) -> None:
         self._send({"method": method, "params": params})

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
+from instar.plugin import Hooks, PluginInput, Value, View, document, event, points, wire
 from instar.plugins.files.connection import MOST_FILES, Diagnostic, LspConnection, LspError
 from instar.plugins.files.programs import Programs
 from instar.plugins.files.servers import SERVERS, LanguageServer, language
@@ -204,9 +204,11 @@ class LanguageServers:
 def _text(file: Path) -> str | None:
     """The text of a file; None for one that is gone, or too large to be shown."""
     try:
-        return file.read_text(errors="replace") if file.stat().st_size <= LARGEST else None
+        with document.open_regular(file) as opened:
+            data = opened.read(LARGEST + 1)
     except OSError:
         return None
+    return data.decode(errors="replace") if len(data) <= LARGEST else None
 
 
 def _together(file: Path, servers: Iterable[LspConnection]) -> list[Diagnostic]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from instar.plugin import PluginInput, accepted_environment, accepted_words
+from instar.plugin import PluginInput, accepted_environment, accepted_words, document
 
 _OWN: Final = ("node_modules/.bin", ".venv/bin", "venv/bin", "vendor/bin")
 """Where a project's own programs are."""
@@ -65,7 +65,7 @@ class Programs:
         for name in names:
             for folder in self.up(self.directory):
                 try:
-                    with (folder / name).open("rb") as file:
+                    with document.open_regular(folder / name) as file:
                         yield file.read(_LARGEST).decode(errors="replace")
                 except OSError:
                     continue
