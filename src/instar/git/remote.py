@@ -13,7 +13,7 @@ from instar.git import GitError, git, git_bytes
 from instar.process import Processes
 
 SCHEMES: Final = ("https", "ssh", "git", "http", "file")
-_SSH: Final = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^\0]+")
+_SSH: Final = re.compile(r"\w[\w.-]*@\w[\w.-]*:(?!//)[^\0]+")
 """An address as ssh's copying programs write it: ``git@example.org:team/tools.git``."""
 _REF: Final = re.compile(r"[A-Za-z0-9][\w./+@-]*")
 _PATIENCE: Final = 300.0

@@ -27,6 +27,7 @@ from instar.settings.plugin_folders import (
     Files,
     InstalledPlugin,
     PluginFolderError,
+    check_places,
     is_name,
 )
 from instar.settings.steered import SteeringFile
@@ -124,7 +125,7 @@ async def candidate(source: str, directory: Path, ref: str = "", name: str = "")
             url, folder, wanted = where
             async with _opened(processes, url, directory, wanted) as (other, _):
                 return await _read(other, folder, entry, noted)
-    except (GitError, ProcessError, OSError) as error:
+    except (GitError, ProcessError, DocumentError, OSError) as error:
         raise PluginFolderError(f"{source} cannot be read: {error}") from None
     finally:
         await processes.close()
@@ -163,7 +164,8 @@ async def _opened(
 
 def _entry(market: Plain, name: str, source: str) -> Plain | None:
     """The entry of a plugin in a marketplace; None: the source itself is the plugin. Raises `PluginFolderError`."""
-    entries = {str(one.get("name")): one for one in map(as_map, market.get("plugins") or ())}
+    listed = market.get("plugins")
+    entries = {str(one.get("name")): one for one in map(as_map, listed if isinstance(listed, list) else ())}
     if not entries:
         if name:
             raise PluginFolderError(f"{source} is no marketplace ({MARKETPLACE}), so it has no plugin {name}")
@@ -227,17 +229,16 @@ async def _read(source: _Source, within: str, entry: Plain, noted: InstalledPlug
             f"{noted.source}: {path}: name: expected small letters, digits, single hyphens and dots, found {name!r:.80}"
         )
     said = {key: value for key, value in entry.items() if key not in ("source", "strict")}
-    return PluginCandidate(
-        msgspec.structs.replace(
-            noted,
-            name=name,
-            format="agent" if portable else "claude",
-            commit=source.commit,
-            digest=_digest(found),
-            manifest=manifest if portable else {**said, **manifest},
-        ),
-        found,
+    installed = msgspec.structs.replace(
+        noted,
+        name=name,
+        format="agent" if portable else "claude",
+        commit=source.commit,
+        digest=_digest(found),
+        manifest=manifest if portable else {**said, **manifest},
     )
+    check_places(installed)
+    return PluginCandidate(installed, found)
 
 
 def _json(found: Mapping[str, Any], path: str, shown: str) -> Plain:
