@@ -230,6 +230,19 @@ def test_a_plugin_of_a_marketplace_is_described_by_its_entry(machine: Machine) -
     assert machine.run("hello").stdout == "seen\n"
 
 
+@pytest.mark.slow
+def test_a_marketplace_in_a_repository_has_its_plugins_pinned_to_the_commit(machine: Machine) -> None:
+    folder = copy(machine, "market")
+    first = repository(folder)
+    assert f"added: other (commit {first[:12]})" in add(machine, folder.as_uri(), "other")
+    (folder / "plugins/other/SKILL.md").write_text("new")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "two")
+    told = machine.instar("plugin", "update", "--yes", "other").stdout
+    assert "changed: SKILL.md" in told
+    assert f"commit {git(folder, 'rev-parse', 'HEAD')[:12]}" in told
+
+
 # -- in a session -------------------------------------------------------------------------------------
 
 
@@ -313,12 +326,16 @@ def test_a_plugins_agent_has_the_tools_that_it_names(machine: Machine) -> None:
 def test_a_plugins_server_offers_its_tools(machine: Machine) -> None:
     add(machine, str(FOLDERS / "weather"))
     machine.environment["WEATHER_CITY"] = "Bergen"
+    # The person's settings count more than the plugin's.
+    servers = {"weather:near": {"timeout": 60_000}, "weather:far": {"enabled": False}}
+    machine.write_home("instar.json", json.dumps({"mcp": servers}))
     machine.script(
         f"== turn\n{call('weather_near_now')}\n== turn\nexpect: rain in Bergen, root named: True\ntext: wet\n"
     )
     assert machine.run("weather?").stdout == "wet\n"
     named = json.loads(machine.instar("config", "show", "--json").stdout)["config"]["mcp"]
-    assert sorted(named) == ["weather:far", "weather:near"]
+    assert (named["weather:far"]["enabled"], named["weather:near"]["timeout"]) == (False, 60_000)
+    assert named["weather:far"]["headers"].keys() == {"X-Key"}
 
 
 @pytest.mark.slow
