@@ -267,6 +267,8 @@ class PluginInput(msgspec.Struct, frozen=True):
     - `server_url()` returns the address of a server for the instance and may start one; None where there is none.
       `server()` does the same and adds the header that lets a program in. The server that runs is taken, else one on
       loopback that starts with its first request and ends with the instance.
+    - `confirm(step)` asks the person at the terminal whether to go on with what the text says; where nobody is there,
+      it says the text and is True. It is None in a host that can do neither.
     - `http()` returns a typed client of the instance's whole HTTP interface (`instar.client`), in process: no server
       and no password is needed. It raises `Invalid` in a host that has none.
     """
@@ -295,6 +297,7 @@ class PluginInput(msgspec.Struct, frozen=True):
     plugin_folders: Sequence[PluginFolder] = ()
     http: "Callable[[], AsyncClient] | None" = None
     server: Callable[[], Server | None] | None = None
+    confirm: Callable[[str], Awaitable[bool]] | None = None
 
     @property
     def experimental_workspace(self) -> WorkspaceKinds:
