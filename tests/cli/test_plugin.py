@@ -181,6 +181,16 @@ def test_a_repository_is_pinned_to_its_commit_and_updated_when_asked(machine: Ma
 
 
 @pytest.mark.slow
+def test_an_agent_plugin_of_a_repository_keeps_which_files_may_be_run(machine: Machine) -> None:
+    folder = copy(machine, "portable")
+    repository(folder)
+    add(machine, folder.as_uri())
+    root = accepted_root(machine, "acme.counter")
+    assert os.access(root / "skills/count/scripts/count.sh", os.X_OK)
+    assert (root / "plugin.json").stat().st_mode & 0o777 == 0o444
+
+
+@pytest.mark.slow
 def test_nothing_outside_of_a_repository_is_brought_along_with_it(machine: Machine) -> None:
     folder = copy(machine, "guard")
     inner = copy(machine, "reviewer")

@@ -62,15 +62,16 @@ async def fetch(processes: Processes, url: str, ref: str, folder: Path) -> str:
 
 async def files(processes: Processes, folder: Path, commit: str, within: str = "") -> dict[str, RemoteFile]:
     """Return the files of a fetched commit below a folder of it, by their paths in there. Raises `GitError`."""
-    tree = f"{commit}:{within}" if within else commit
-    listed = [*_listed(await git_bytes(processes, folder, "ls-tree", "-r", "-z", tree))]
+    below = f"{within}/" if within else ""
+    told = await git_bytes(processes, folder, "ls-tree", "-r", "-z", commit, *filter(None, [below]))
+    listed = [*_listed(told)]
     ids = "".join(f"{blob}\n" for _, _, blob in listed).encode()
     told = await git_bytes(processes, folder, "cat-file", "--batch", stdin=ids, timeout=_PATIENCE)
     found, at = dict[str, RemoteFile](), 0
     for path, mode, _ in listed:
         head = told.index(b"\n", at)
         size = int(told[at:head].split()[2])
-        found[path] = RemoteFile(mode, told[head + 1 : head + 1 + size])
+        found[path.removeprefix(below)] = RemoteFile(mode, told[head + 1 : head + 1 + size])
         at = head + size + 2
     return found
 

@@ -7,6 +7,7 @@ one that leads out of the plugin refuses it.
 import asyncio
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -80,7 +81,9 @@ async def candidate(source: str, directory: Path, ref: str = "", name: str = "")
             async with _opened(processes, url, directory, wanted) as other:
                 return await _read(other, folder, entry, noted)
     except (GitError, ProcessError, DocumentError, OSError) as error:
-        raise PluginFolderError(f"{source} cannot be read: {error}") from None
+        # Without the command of ours that failed.
+        said = re.sub(r"^git .* failed in \S+: ", "", str(error))
+        raise PluginFolderError(f"{source} cannot be read: {said}") from None
     finally:
         await processes.close()
 
