@@ -290,10 +290,12 @@ def test_a_plugins_command_runs_its_shell_and_what_it_allows_ends_with_the_turn(
 def test_a_skill_says_its_files_and_allows_nothing_that_a_rule_denies(machine: Machine) -> None:
     add(machine, str(FOLDERS / "reviewer"))
     machine.write_home("instar.json", '{"permission": {"bash": {"*": "ask", "echo no*": "deny"}}}')
+    rules = accepted_root(machine, "reviewer") / "skills/review/references/rules.md"
     machine.script(
         "== turn\nexpect_tool: skill\n"
         f"{call('skill', name='reviewer:review')}\n"
         "== turn\nexpect: (?s)Its other files.*references/rules.md.*Read references/rules.md in /\n"
+        f"{call('read', filePath=str(rules))}\n== turn\nexpect: Names are nouns\n"
         f"{call('bash', command='echo yes')}\n== turn\nexpect: yes\n{call('bash', command='echo no')}\n"
         f"== turn\nexpect: specified a rule which prevents\n{call('skill', name='reviewer:notes')}\n"
         "== turn\nexpect: There is no skill\ntext: done\n"
