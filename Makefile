@@ -121,7 +121,7 @@ $(VENV)/.dev: pyproject.toml
 
 # The version that the recorded data comes from, its SDK, what plugins import, and the SDK for Python: that one apart, it needs another httpx.
 $(VENV)/.opencode: Makefile | $(VENV)/.dev
-	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33 @opencode-ai/sdk@1.18.33 @opencode-ai/plugin@1.18.33 @agentclientprotocol/sdk@2.4.0
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33 @opencode-ai/sdk@1.18.33 @opencode-ai/plugin@1.18.33 @agentclientprotocol/sdk@2.4.0 acpx@0.19.1
 	@if command -v uv >/dev/null; then \
 	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
 	else \
