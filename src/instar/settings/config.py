@@ -409,6 +409,25 @@ class CompactionConfig(msgspec.Struct, frozen=True):
     preserve_recent_tokens: Annotated[int, Meta(ge=0)] | None = None
 
 
+class FormatterConfig(msgspec.Struct, frozen=True):
+    """An entry of ``formatter``: one of opencode's that is `disabled` or changed, or one by its `command`."""
+
+    disabled: bool = False
+    command: list[str] | None = None
+    environment: dict[str, str] | None = None
+    extensions: list[str] | None = None
+
+
+class LspConfig(msgspec.Struct, frozen=True):
+    """An entry of ``lsp``: one of opencode's servers that is `disabled` or changed, or one by its `command`."""
+
+    disabled: bool = False
+    command: list[str] | None = None
+    extensions: list[str] | None = None
+    env: dict[str, str] | None = None
+    initialization: Plain | None = None
+
+
 _KNOWN_BLOCKS: Final[Mapping[Path, tuple[str, ...]]] = MappingProxyType(
     {
         ("compaction",): CompactionConfig.__struct_fields__,
@@ -441,6 +460,8 @@ class Config(msgspec.Struct, frozen=True):
     permission: Any = None
     permission_options: dict[str, list[str]] = {}
     mcp: dict[str, McpConfig] = {}
+    formatter: bool | dict[str, FormatterConfig] | None = None
+    lsp: bool | dict[str, LspConfig] | None = None
     plugin: list[str | tuple[str, dict[str, Any]]] = []
     plugin_timeouts: dict[str, Annotated[float, Meta(gt=0)]] = {}
     instructions: list[str] = []
