@@ -244,6 +244,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("configuration.md", "keys"): keys,
     ("configuration.md", "shield"): lambda: section("shield"),
     ("configuration.md", "evolve"): lambda: section("evolve"),
+    ("configuration.md", "mcp_server"): lambda: section("mcp_server"),
     ("configuration.md", "storage"): lambda: section("storage"),
     ("formatters-and-lsp.md", "formatters"): formatters,
     ("formatters-and-lsp.md", "servers"): servers,

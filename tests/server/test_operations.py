@@ -22,10 +22,6 @@ WITHOUT = {
     "experimental.console.switchOrg": "false",
     "experimental.session.background": "false: a task is waited for",
     "find.symbols": "none: no language server is asked for symbols",
-    "mcp.auth.start": "400: no server is logged in to by OAuth",
-    "mcp.auth.authenticate": "400",
-    "mcp.auth.callback": "400: no login is under way",
-    "mcp.auth.remove": "`success`: none is kept",
     "session.share": "400: nothing leaves the machine",
     "session.unshare": "the session, which is not shared",
     "sync.replay": "400: there is no other server",
@@ -34,6 +30,7 @@ WITHOUT = {
 }
 """Operations of features that instar does not have, and what they answer."""
 OTHERWISE = {
+    "mcp.auth.authenticate": "clients are shown where to log in (`tui.toast.show`): no browser is opened here",
     "file.status": "none, as opencode 1.18 does; `/vcs/status` has them",
     "experimental.projectCopy.generateName": "a name made of the words: no model is asked",
     "experimental.workspace.syncList": "204: workspaces are read each time",

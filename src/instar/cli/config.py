@@ -253,6 +253,7 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "compaction": "How a conversation that fills the window is summarised: auto, prune, reserved, tail_turns, …",
         "limits": "Ceilings: steps and minutes of a turn; calls in a row; tokens or cost of a session, day, cause …",
         "shield": "How children that run for the model are held back: level, env.",
+        "mcp_server": "What other agents may at the server's `/instar/mcp`.",
         "storage": "What of a session survives when the machine fails: durability.",
         "context_window_tokens": "The window, in tokens, of a model that does not say its own.",
         "max_iterations": "Model calls of one turn at most.",

@@ -10,7 +10,7 @@ from instar.api import instance as api
 from instar.api.operation import operation
 from instar.definitions.agent import Agents, UnknownAgent, to_plain
 from instar.definitions.command import Command
-from instar.mcp import LinkError, prompt_name
+from instar.mcp import prompt_name
 from instar.plugin import Value
 from instar.runtime import Runtime
 from instar.session.instance import Instance
@@ -131,11 +131,8 @@ async def _prompts(runtime: Runtime) -> list[api.Command]:
     """The prompts of MCP servers, once those are connected that can be; without texts, which need arguments."""
     if runtime.mcp is None:
         return []
-    try:
-        await runtime.mcp.ready()
-        found = await runtime.mcp.prompts()
-    except LinkError:  # without the SDK there is no server
-        return []
+    await runtime.mcp.ready()
+    found = await runtime.mcp.prompts()
     return [
         api.Command(
             name=prompt_name(server, str(one["name"])),
