@@ -180,7 +180,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         files.note_seen(path, ctx, files.stamp(path))
     await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     name = files.shown(path, ctx)
-    return ToolResult("Edit applied successfully.", name, files.counted(name, before, after))
+    return ToolResult("Edit applied successfully.", name, files.counted(path, name, before, after))
 
 
 def changed(text: str, old: str, new: str, *, everywhere: bool = False) -> str:
