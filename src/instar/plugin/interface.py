@@ -16,6 +16,7 @@ from instar.plugin.view import View, clash
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.builtin_plugins import FLAGSHIPS
+from instar.settings.plugin_folders import PluginFolder
 from instar.wire import Plain
 
 if TYPE_CHECKING:
@@ -233,6 +234,7 @@ class Means(msgspec.Struct, frozen=True):
     trusted: Callable[[Path], bool]
     origins: Mapping[str, str]
     served: Callable[[Path], Path] = lambda path: path
+    plugin_folders: Sequence[PluginFolder] = ()
 
     @property
     def worktree(self) -> Path:
@@ -292,6 +294,7 @@ class PluginInput(msgspec.Struct, frozen=True):
     origins: Mapping[str, str] = {}
     automatic: bool = True
     served: Callable[[Path], Path] = lambda path: path
+    plugin_folders: Sequence[PluginFolder] = ()
     http: "Callable[[], AsyncClient] | None" = None
     server: Callable[[], Server | None] | None = None
     confirm: Callable[[str], Awaitable[bool]] | None = None

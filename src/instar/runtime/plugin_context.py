@@ -124,6 +124,7 @@ class PluginContext(msgspec.Struct, frozen=True):
             trigger=instance.plugins.trigger,
             trusted=self.trust.is_trusted,
             served=self.settings.served,
+            plugin_folders=self.settings.plugin_folders,
             halted=instance.stops.halted,
             http=self.http,
             server=self.server,

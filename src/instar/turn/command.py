@@ -53,6 +53,7 @@ async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> P
         asked = PromptBody(parts=[], model=_model(instance, command, agent, body))
         parts = [_task(command, agent, parts[0]["text"], choose_model(instance, live, asked, speaker))]
     parts = await _hooked(instance, live, body, parts)
+    instance.approvals.grant(live.id, command.grants)
     prompt = PromptBody(
         message_id=body.message_id,
         model=_given(instance, body.model) if is_task else _model(instance, command, agent, body),
@@ -77,15 +78,18 @@ async def found(instance: Instance, name: str) -> Command:
 
 
 def skill_commands(instance: Instance) -> list[Command]:
-    """Return each skill as a command, as in opencode."""
+    """Return each skill that a person may call as a command, as in opencode."""
     return [
         Command(
             name=skill.name,
             template=f"{skill.text.strip()}\n\nThis skill's folder: {skill.path.parent}",
-            description=skill.description,
+            description=f"{skill.description} {skill.hint}".strip(),
+            model=skill.model,
             trusted=skill.trusted,
+            grants=skill.grants,
         )
         for skill in instance.skills.values()
+        if skill.invocable
     ]
 
 
