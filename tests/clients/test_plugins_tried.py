@@ -31,8 +31,8 @@ HEAD = """\
 
 Ten plugins of npm's, each in a project of its own with one skill: in instar by node and by bun, and in the real
 opencode 1.18.33. A scripted model calls one of the plugin's tools, or `read`, and answers a second prompt. Compared is
-what the plugin adds: tools with their schemas, agents, commands, lines of the system prompt, all messages that the model
-is sent, and the files in the home and the project. What the last column does not name is the same in all three.
+what the plugin adds: tools with their schemas, agents, commands, lines of the system prompt, what the model is sent,
+and the files in the home and the project. What the last column does not name is the same in all three.
 
 `opencode-pty` and `opencode-skills` need bun. Where there is none on `PATH`, instar
 [installs it](plugins.md#plugins-in-javascript) and runs all plugins by it.
