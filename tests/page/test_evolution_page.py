@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 from tests.page.conftest import PHONE, Machine
 from tests.page.test_hostile import PAYLOADS
 from tests.plugins.evolve.cli.conftest import BOT, TEST
@@ -111,24 +112,24 @@ def test_a_change_appears_by_itself_with_all_its_evidence_and_is_taken_back(
     see(page, "installed", "refused", "other files")
     page.click(".timeline li:has(.outcome.bad) a")
     page.wait_for_selector(".stage.bad")
-    assert page.locator(".stage.bad .name").inner_text() == "test"
-    assert "it must say Hello" in page.locator("pre.bad").inner_text()
-    assert f'+execute_tool) echo \'{{"result": "{HOSTILE}"}}\'' in page.locator(".diff").inner_text()
-    assert page.locator("blockquote").first.inner_text() == "Be polite."
-    assert page.locator("blockquote").nth(1).inner_text() == f"I say {HOSTILE} and goodbye."
+    expect(page.locator(".stage.bad .name")).to_have_text("test")
+    expect(page.locator("pre.bad")).to_contain_text("it must say Hello")
+    expect(page.locator(".diff")).to_contain_text(f'+execute_tool) echo \'{{"result": "{HOSTILE}"}}\'')
+    expect(page.locator("blockquote").first).to_have_text("Be polite.")
+    expect(page.locator("blockquote").nth(1)).to_have_text(f"I say {HOSTILE} and goodbye.")
     page.click(".timeline li:has(.outcome.good) a")
     page.wait_for_selector(".stage.good:has-text('authority')")
-    assert "Of execute_tool, the median time in ms is at most 9000" in page.locator("article").inner_text()
+    expect(page.locator("article")).to_contain_text("Of execute_tool, the median time in ms is at most 9000")
     page.click("summary:has-text('What its test printed')")
-    assert "Hello there!" in page.locator("details[open] pre").inner_text()
+    expect(page.locator("details[open] pre")).to_contain_text("Hello there!")
     assert re.search(r"100 tokens in and \d+ out, \$0.00", page.locator("article").inner_text())
     assert page.locator("a:has-text('its session')").get_attribute("href").startswith("#/sessions/ses_")
     said = order(page, "Take back", shows=".diff")
     assert '-execute_tool) echo \'{"result": "Hello there!"}\'' in said
     see(page, "takes back version 2", "installed, then taken back", "refused")
     assert evolving.bot == BOT
-    assert "It was taken back" in page.locator("article").inner_text()
-    assert not page.locator("img").count()
+    expect(page.locator("article")).to_contain_text("It was taken back")
+    expect(page.locator("img")).to_have_count(0)
     assert page.title() != "run"
 
 
@@ -147,12 +148,12 @@ def test_what_would_reach_more_waits_and_a_person_approves_or_rejects_it(
     page.click(".timeline li:has-text('waits for you') a")
     page.wait_for_selector("tr.differs")
     assert page.locator("tr.differs td").all_inner_texts() == ["bot_greet (who)", "bot_greet (nothing)"]
-    assert page.locator(".stage.warn .name").inner_text() == "authority"
+    expect(page.locator(".stage.warn .name")).to_have_text("authority")
     page.click("text=All of the evolution")
     assert "would run without asking a person first" in order(page, "Approve", ".waiting", ".diff")
     see(page, "installed", "approved", "waited for you", "installed")
     assert '"permission"' not in evolving.bot
-    assert "the tool bot_greet asks about nothing now" in page.locator(".learned").inner_text()
+    expect(page.locator(".learned")).to_contain_text("the tool bot_greet asks about nothing now")
     order(page, "Take the newest change back", shows=".diff")
     see(page, "takes back version 3", "installed, then taken back")
     assert '"permission"' in evolving.bot
@@ -173,10 +174,10 @@ def test_what_waits_is_out_of_date_once_its_file_changed_and_its_page_tells_the_
     assert "A change of hooks/bot.sh waits for you. It is out of date then" in said
     page.wait_for_selector("text=which ended its probation")
     page.click(".timeline li:has-text('takes back version 2') a")
-    assert "It takes back version 2: a person asked for it." in page.locator("article.change").inner_text()
+    page.locator("article.change").get_by_text("It takes back version 2: a person asked for it.").wait_for()
     page.click("text=All of the evolution")
     page.wait_for_selector("text=The last one ended: version 2 of hooks/bot.sh was taken back.")
-    assert "Out of date: hooks/bot.sh changed since." in waiting.inner_text()
+    waiting.get_by_text("Out of date: hooks/bot.sh changed since.").wait_for()
     assert waiting.get_by_role("button", name="Approve").is_disabled()
     waiting.get_by_role("button", name="Reject").click()
     page.fill("dialog input", "it must ask")
@@ -184,14 +185,14 @@ def test_what_waits_is_out_of_date_once_its_file_changed_and_its_page_tells_the_
     see(page, "rejected", "takes back version 2", "waited for you")
     page.click(".timeline li:has-text('rejected') a")
     page.wait_for_selector(".lead:has-text('It waited, and was rejected')")
-    assert "it must ask" in page.locator(".lead").inner_text()
+    expect(page.locator(".lead")).to_contain_text("it must ask")
     page.evaluate("document.querySelector('.detail').scrollTop = 500")
     page.click(".timeline li:has(.outcome.bad):has-text('refused') a")
     page.wait_for_selector(".detail h1:focus")
     assert page.evaluate("document.querySelector('.detail').scrollTop") == 0
     page.click("a:has-text('its session')")
     page.wait_for_selector(".tool.waits")
-    assert page.locator(".tool.error").count() == 1, "the refused one"
+    expect(page.locator(".tool.error")).to_have_count(1)  # the refused one
 
 
 def test_a_rejection_says_why_and_a_pin_keeps_the_agent_from_a_file(
@@ -204,8 +205,8 @@ def test_a_rejection_says_why_and_a_pin_keeps_the_agent_from_a_file(
     page.fill("dialog input", "it must ask")
     page.press("dialog input", "Enter")
     see(page, "rejected", "waited for you")
-    assert "it must ask" in page.locator(".timeline").inner_text()
-    assert not page.locator(".waiting").count()
+    expect(page.locator(".timeline")).to_contain_text("it must ask")
+    expect(page.locator(".waiting")).to_have_count(0)
     page.click(".timeline li:has(.outcome.good) a")
     order(page, "Pin")
     see(page, "pinned")
@@ -221,22 +222,22 @@ def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_i
     see(page, "installed", "refused", "other files")
     page.select_option("label:has-text('Outcome') select", label="refused")
     see(page, "refused")
-    assert page.locator(".timeline li").count() == 1
+    expect(page.locator(".timeline li")).to_have_count(1)
     page.select_option("label:has-text('Outcome') select", label="all")
     page.select_option("label:has-text('Session') select", label=f"Manners {HOSTILE}")
-    assert page.locator(".timeline li").count() == 2
+    expect(page.locator(".timeline li")).to_have_count(2)
     page.select_option("label:has-text('Script or prompt') select", label="tests/bot_test.sh")
     page.wait_for_selector("text=No change is like that.")
     page.click("text=Compare two versions")
     page.wait_for_selector(".detail .diff")
-    assert "Hello there!" in page.locator(".detail .diff").inner_text()
+    expect(page.locator(".detail .diff")).to_contain_text("Hello there!")
     page.click("text=All of the evolution")
     page.click("text=hooks/bot.sh line by line")
     page.click(".source a:has-text('version 2')")
     why = page.locator(".why")
     why.wait_for()
-    assert "The agent wrote it" in why.inner_text()
-    assert "Be polite." in why.inner_text()
+    expect(why).to_contain_text("The agent wrote it")
+    expect(why).to_contain_text("Be polite.")
     page.evaluate("location.hash = '#/evolution/file/100%'")
     page.wait_for_selector("[role=alert]:has-text('there is no 100%')")
 
@@ -244,7 +245,7 @@ def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_i
 def test_without_a_workspace_it_says_how_to_have_one(machine: Machine, log_in: LogIn) -> None:
     page = log_in(machine.start("== turn\ntext: hello\n"), "#/evolution")
     page.wait_for_selector("[role=alert]:has-text('evolve is not in use in this directory')")
-    assert "instar init FOLDER" in page.locator("main").inner_text()
+    expect(page.locator("main")).to_contain_text("instar init FOLDER")
 
 
 def test_nothing_that_a_candidate_its_test_or_a_name_holds_runs_or_leaves_the_page(
@@ -279,7 +280,7 @@ def test_nothing_that_a_candidate_its_test_or_a_name_holds_runs_or_leaves_the_pa
         assert page.evaluate(FOUND) == {"ran": None, "tags": [], "attributes": [], "scripts": 1}
     page.goto(evolving.served.url + "/" + str(changes[0]))
     page.wait_for_selector("details:has-text('What its test printed')")
-    assert "javascript:" in page.locator(".diff").inner_text(), "the payloads are there, as text"
+    expect(page.locator(".diff")).to_contain_text("javascript:")
     assert [url for url in asked if not url.startswith(f"{evolving.served.url}/")] == []
     assert [text for text in reports if "Content Security Policy" in text] == []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 from tests.page.conftest import PHONE, Machine, write
 from tests.server.conftest import PASSWORD, environment_in
 from tests.waiting import PATIENCE, wait_until
@@ -98,7 +99,7 @@ def test_a_device_that_is_not_the_machine_stays_logged_in(machine: Machine, chro
     page = context.new_page()
     page.goto(url)
     page.wait_for_selector("#password")
-    assert page.locator("text=Keep this device").count() == 0
+    expect(page.locator("text=Keep this device")).to_have_count(0)
     url = served.url.replace("0.0.0.0", own_address())
     page.goto(url)
     page.check("text=Keep this device")
@@ -156,7 +157,7 @@ def test_a_turn_is_streamed_and_its_asks_are_answered_with_what_they_do_before_t
     write(page, "Is the build folder empty? Write it down.")
     page.wait_for_selector(".asks")
     assert "mkdir -p build" in text_of(page, ".asks pre")
-    assert page.locator(".list .live.waits").count() == 1
+    expect(page.locator(".list .live.waits")).to_have_count(1)
     assert page.title().startswith("(1) ")
     answer(page, "Once")
     page.wait_for_selector(".asks .diff")
@@ -172,7 +173,7 @@ def test_a_turn_is_streamed_and_its_asks_are_answered_with_what_they_do_before_t
     assert re.search(r"\d (ms|s)", fold.locator("summary").inner_text())
     fold.locator("summary").click()
     fold.locator("text=Wrote file successfully").wait_for()
-    assert "+# Notes" in fold.inner_text()
+    expect(fold).to_contain_text("+# Notes")
     shot(page, "page-session")
     page.set_viewport_size(PHONE)
     page.emulate_media(color_scheme="dark")
@@ -225,7 +226,7 @@ def test_a_key_answers_nothing_that_nobody_can_have_read(machine: Machine, log_i
     page.wait_for_selector(".asks")
     page.locator("h1").click()
     page.keyboard.press("y")
-    assert page.locator(".asks").count() == 1
+    expect(page.locator(".asks")).to_have_count(1)
     page.wait_for_timeout(600)
     page.keyboard.press("y")
     page.wait_for_selector(".asks >> text=echo 2")
@@ -304,7 +305,7 @@ def test_the_page_goes_on_after_the_server_was_started_anew(machine: Machine, lo
     assert page.input_value(".composer textarea") == "a draft"
     page.press(".composer textarea", "Enter")
     page.wait_for_selector("text=second answer")
-    assert page.locator(".message.user").count() == 2
+    expect(page.locator(".message.user")).to_have_count(2)
 
 
 def test_a_turn_is_stopped_queued_rewound_and_forked(machine: Machine, log_in: LogIn) -> None:
@@ -322,7 +323,7 @@ def test_a_turn_is_stopped_queued_rewound_and_forked(machine: Machine, log_in: L
     page.wait_for_selector(".facts [role=status]:has-text('idle')")
     page.locator(".message.user", has_text="two").locator("text=Rewind").click()
     page.wait_for_selector(".band")
-    assert page.locator("text=heard two").count() == 0
+    expect(page.locator("text=heard two")).to_have_count(0)
     assert page.input_value(".composer textarea") == "two"
     page.click("text=Bring back")
     page.wait_for_selector("text=heard two")
@@ -330,7 +331,7 @@ def test_a_turn_is_stopped_queued_rewound_and_forked(machine: Machine, log_in: L
     page.locator(".message.user", has_text="two").locator("text=Fork").click()
     page.wait_for_url(lambda url: url != before)
     page.wait_for_selector(".message.user")
-    assert page.locator(".message.user").count() == 1
+    expect(page.locator(".message.user")).to_have_count(1)
 
 
 def test_files_are_attached_by_hand_by_paste_and_by_drag(machine: Machine, log_in: LogIn) -> None:
@@ -354,7 +355,7 @@ def test_files_are_attached_by_hand_by_paste_and_by_drag(machine: Machine, log_i
     counted(page, ".files li", 3)
     write(page, "look")
     page.wait_for_selector("text=seen")
-    assert page.locator(".message.user img.picture").count() == 2
+    expect(page.locator(".message.user img.picture")).to_have_count(2)
     assert (
         page.locator(".message.user img.picture").first.evaluate("one => one.complete && one.naturalWidth")
         == 1

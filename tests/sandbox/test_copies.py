@@ -11,7 +11,7 @@ from tests.sandbox.conftest import Home, sandboxed, state_of
 from tests.waiting import take_quickest
 
 from instar.process import Processes
-from instar.sandbox import Level, copy_of, find_level
+from instar.sandbox import Level, copy_of, find_level, remove
 from instar.sandbox.place import copy_tree
 
 
@@ -107,3 +107,21 @@ def test_copies_of_a_process_that_was_killed_are_removed_and_no_others(
             assert other.exists()
             assert outside.exists()
         held.rename(used.scratch)
+
+
+def test_a_folder_is_removed_with_what_was_made_read_only_in_it_and_links_are_not_followed(
+    tmp_path: Path,
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    deep = tmp_path / "gone" / "deep"
+    deep.mkdir(parents=True)
+    (deep / "file").write_text("x")
+    (deep / "link").symlink_to(outside)
+    (deep / "file").chmod(0)
+    deep.chmod(0o500)
+    (tmp_path / "gone").chmod(0o500)
+    remove(tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
+    assert (outside / "kept").read_text() == "kept"

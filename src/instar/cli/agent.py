@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from instar.cli import complete
-from instar.cli.door import Context, door, folder_option, json_option, opened_runtime
+from instar.cli.door import Context, door, folder_option, json_option, model_option, opened_runtime
 from instar.cli.text import echo, print_json, short
 from instar.definitions.agent import Agent, sampling_temperature, to_plain
 from instar.definitions.markdown import COLOURS
@@ -70,13 +70,7 @@ async def show(context: Context, name: str, folder: str | None, as_json: bool) -
 
 @command.command()
 @click.argument("description", nargs=-1, required=True)
-@click.option(
-    "-m",
-    "--model",
-    metavar="PROVIDER/MODEL",
-    shell_complete=complete.models,
-    help="The model that writes it.",
-)
+@model_option("The model that writes it.")
 @click.option("--name", metavar="NAME", help="The agent's name; else the model finds one.")
 @click.option("--mode", type=click.Choice(["all", "primary", "subagent"]), default="all", show_default=True)
 @click.option("--home", is_flag=True, help="Put it into the home configuration, not into this project.")

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from instar.api.session import AnswersBody, ChangeBody, PermissionBody
-from instar.approval.permissions import PermissionAnswer
+from instar.approval.permissions import PermissionAnswer, Person, always_once
+from instar.approval.questions import Questioner
 from instar.cli import person
 from instar.cli.door import Context, Failure
 from instar.cli.follow import Follower, ticking
@@ -113,18 +114,28 @@ async def _turn(client: AsyncClient, server: Attached, wanted: RunRequest, stop:
     follower = Follower(session.id, view)
     stop.abort = lambda: client.session.abort(session.id)
     work = await _work(client, server, wanted, session.id)
+    asking, idle = _asking(client, wanted), asyncio.Event()
+
+    async def listen(events: AsyncIterator[Event]) -> None:
+        async for event in events:
+            if event.session_id in follower.depths:
+                asking.take(event.properties)
+            if isinstance(event.properties, SessionIdle) and event.session_id == session.id:
+                idle.set()
+            follower.take(event)
+
     async with heard(client) as events:
-        listener = _Listener(client, wanted, session.id, follower)
-        listening = asyncio.create_task(listener.listen(events))
+        listening = asyncio.create_task(listen(events))
         ticks = asyncio.create_task(ticking(follower))
         try:
             answer = await _answered(work(), listening, session.id)
-            await listener.rest()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(idle.wait(), _LAST_EVENTS)
         finally:
             ticks.cancel()
             listening.cancel()
             await asyncio.gather(listening, ticks, return_exceptions=True)
-            await listener.close()
+            await asking.close()
             view.pause()
     view.close(session.id)
     return follower.exit_code(answer, interrupted=bool(stop.count))
@@ -158,78 +169,55 @@ async def heard(client: AsyncClient) -> AsyncIterator[AsyncIterator[Event]]:
         yield heard
 
 
-class _Listener:
-    """Shows a session's events, and puts what is asked in it, or in its sub-agents' sessions, to the person."""
+class Asking:
+    """Puts what is asked in a server to a person here, and sends their answers, unless another client is faster."""
 
-    def __init__(self, client: AsyncClient, wanted: RunRequest, session_id: str, follower: Follower) -> None:
-        self._client = client
-        self._auto = wanted.auto
-        self._follower = follower
-        self._session_id = session_id
-        self._person = person.AtTerminal(wanted.view) if person.is_there() else None
-        self._may_answer = self._person is not None and wanted.format != "json"
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._idle = asyncio.Event()
+    def __init__(self, client: AsyncClient, permit: Person, answer: Questioner) -> None:
+        self._client, self._permit, self._answer = client, permit, answer
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def listen(self, events: AsyncIterator[Event]) -> None:
-        """Take events until there are no more."""
-        async for event in events:
-            self._take(event)
-
-    async def rest(self) -> None:
-        """Wait until the turn's last event was shown, a moment at most."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), _LAST_EVENTS)
+    def take(self, happened: object) -> None:
+        """Ask what an event asks; what was answered elsewhere is not asked any more."""
+        match happened:
+            case PermissionAsked() | QuestionAsked() as asked:
+                self._tasks[asked.id] = asyncio.create_task(self._put(asked))
+            case (
+                PermissionReplied(request_id=asked_id)
+                | QuestionReplied(request_id=asked_id)
+                | QuestionRejected(request_id=asked_id)
+            ) if asked_id in self._tasks:
+                self._tasks.pop(asked_id).cancel()
 
     async def close(self) -> None:
         """Ask nothing any more."""
-        tasks = list(self._asking.values())
-        for task in tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _take(self, event: Event) -> None:
-        match event.properties:
-            case PermissionAsked() as asked if asked.session_id in self._follower.depths:
-                self._ask(asked.id, self._permit(asked))
-            case QuestionAsked() as asked if asked.session_id in self._follower.depths:
-                self._ask(asked.id, self._answer(asked))
-            case PermissionReplied(request_id=asked_id) | QuestionReplied(request_id=asked_id):
-                self._answered(asked_id)
-            case QuestionRejected(request_id=asked_id):
-                self._answered(asked_id)
-            case SessionIdle(session_id=self._session_id):
-                self._idle.set()
-        self._follower.take(event)
-
-    def _ask(self, asked_id: str, work: Coroutine[Any, Any, None]) -> None:
-        self._asking[asked_id] = asyncio.create_task(work)
-
-    def _answered(self, asked_id: str) -> None:
-        """Somebody answered, perhaps at another client: the question here is over."""
-        task = self._asking.pop(asked_id, None)
-        if task is not None:
-            task.cancel()
-
-    async def _permit(self, asked: PermissionAsked) -> None:
-        if self._auto:
-            verdict = PermissionAnswer("once")
-        elif self._person is not None:
-            verdict = await self._person.permit(asked)
-        else:
-            verdict = PermissionAnswer("reject")
-        # Another client may have been faster.
-        with suppress(NotFound):
-            body = PermissionBody(reply=verdict.reply, message=verdict.message)
-            await self._client.permission.reply(asked.id, body)
-
-    async def _answer(self, asked: QuestionAsked) -> None:
-        found = await self._person.answer(asked) if self._person is not None and self._may_answer else None
-        with suppress(NotFound):
-            if found is None:
+    async def _put(self, asked: PermissionAsked | QuestionAsked) -> None:
+        # Another client may have been faster, and a person who is gone is asked nothing.
+        with suppress(NotFound, ConnectionError):
+            if isinstance(asked, PermissionAsked):
+                given = await self._permit(asked)
+                answer = given if isinstance(given, PermissionAnswer) else PermissionAnswer(given)
+                body = PermissionBody(reply=answer.reply, message=answer.message)
+                await self._client.permission.reply(asked.id, body)
+            elif (found := await self._answer(asked)) is None:
                 await self._client.question.reject(asked.id)
             else:
                 await self._client.question.reply(asked.id, AnswersBody(answers=[list(one) for one in found]))
+
+
+def _asking(client: AsyncClient, wanted: RunRequest) -> Asking:
+    """Ask the person at the terminal, if there is one; else permissions and questions are rejected."""
+
+    async def reject(asked: object) -> Any:
+        return PermissionAnswer("reject") if isinstance(asked, PermissionAsked) else None
+
+    terminal = person.AtTerminal(wanted.view) if person.is_there() else None
+    permit = always_once if wanted.auto else terminal.permit if terminal else reject
+    answer = terminal.answer if terminal and wanted.format != "json" else reject
+    return Asking(client, permit, answer)
 
 
 async def session_for(

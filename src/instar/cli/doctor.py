@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from instar.api.stats import Diagnosis, DoctorReport
 from instar.cli.check import Checked, check, models_of
 from instar.cli.door import Context, door, folder_option
 from instar.cli.text import echo, one_line, print_json
+from instar.cli.trust import kind_of
 from instar.git import clean_environment
 from instar.process import Output, ProcessError, Processes
 from instar.provider.catalogue import shipped, vendor_wanting_key
@@ -32,9 +33,13 @@ from instar.provider.resolve import NoModel, UnknownModel
 from instar.sandbox import find_level
 from instar.server.browser import running
 from instar.settings.config import Config
+from instar.settings.install import installing
+from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
+from instar.settings.trust import TrustError
 from instar.store import StoreError
 from instar.store.migrate import migrations, prepare
+from instar.wire.document import DocumentError, read_jsonc
 
 PORT: Final = 4096
 """The port of ``instar serve`` when none is named."""
@@ -87,6 +92,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             await _sandbox(processes, context, found),
             database,
             trust,
+            *_plugins(context, folder, found),
             _evolve(context, await evolve, found),
             _port(context),
             _log(context.paths.log_file),
@@ -193,7 +199,7 @@ def _programs(context: Context) -> Iterator[Diagnosis]:
     if found:
         yield Diagnosis("ripgrep", "ok", found)
     else:
-        todo = "install ripgrep, or pip install 'instar[search]'"
+        todo = f"install ripgrep, or {installing('search')}"
         yield Diagnosis("ripgrep", "note", "not found: glob and grep search with Python, slower", todo)
     for name, purpose in _LATER.items():
         place = shutil.which(name, path=path)
@@ -309,10 +315,42 @@ def _trust(context: Context, folder: Path, found: Checked) -> Diagnosis:
             return Diagnosis("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
         mine = "; edits of yours are taken at each start" if is_said(context.paths, folder.resolve()) else ""
         return Diagnosis("trust", "ok", f"{folder} is trusted: what it brings runs{mine}")
-    if not dropped:
+    left = [*dropped, *_rules(context, folder)]
+    if not left:
         return Diagnosis("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"
-    return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
+    return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(left)}", todo)
+
+
+def _rules(context: Context, folder: Path) -> Iterator[str]:
+    """The files with rules of a folder that nobody trusted; the settings say nothing of them."""
+    with suppress(TrustError, DocumentError):
+        for base, files in context.trust.found(folder).items():
+            yield from (f"the rules of {path}" for path in files if kind_of(base, path) == "rules")
+
+
+def _plugins(context: Context, folder: Path, found: Checked) -> Iterator[Diagnosis]:
+    """The plugin folders, and the plugins that Claude Code's settings name, which are not taken from there."""
+    read = found.read
+    if read is not None and read.plugin_folders:
+        names = ", ".join(f"{one.name} {one.installed.version}".strip() for one in read.plugin_folders)
+        yield Diagnosis("plugins", "ok", names)
+    yield from (
+        Diagnosis("plugins", "note", one) for one in (read.notices if read else ()) if "plugin" in one
+    )
+    for path in (
+        place / ".claude" / name
+        for place in (folder, context.paths.home)
+        for name in ("settings.json", "settings.local.json")
+    ):
+        try:
+            said = as_map(read_jsonc(path))
+        except (OSError, DocumentError):
+            continue
+        named = [*as_map(said.get("enabledPlugins")), *as_map(said.get("extraKnownMarketplaces"))]
+        if named:
+            text = f"{path} names plugins or marketplaces of Claude Code, which are not taken from there: "
+            yield Diagnosis("plugins", "note", text + ", ".join(named), "instar plugin add SOURCE NAME")
 
 
 def _port(context: Context) -> Diagnosis:

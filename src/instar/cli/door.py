@@ -162,6 +162,24 @@ def folder_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return click.option("--dir", "folder", metavar="PATH", shell_complete=complete.folders, help=help)
 
 
+def model_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command ``--model PROVIDER/MODEL``."""
+    return click.option("-m", "--model", metavar="PROVIDER/MODEL", shell_complete=complete.models, help=help)
+
+
+def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--workspace PATH`` and ``--safe``, which evolve hears of."""
+    command = click.option(
+        "--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace."
+    )(command)
+    return click.option(
+        "--workspace",
+        metavar="PATH",
+        shell_complete=complete.folders,
+        help="The evolve workspace; switches evolve on.",
+    )(command)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -245,13 +263,24 @@ async def opened_runtime(options: "Options", *, automatic: bool = False) -> "Asy
     from instar.server.own_server import OwnServer
 
     mark_own()
-    asked = replace(options, automatic=automatic, http=in_process, serve=OwnServer)
+    asked = replace(options, automatic=automatic, http=in_process, serve=OwnServer, confirm=_confirmed)
     async with await Runtime.open(asked) as runtime:
         collector.started()
         tell_untrusted(runtime.untrusted)
         for notice in runtime.notices:
             note(notice)
         yield runtime
+
+
+async def _confirmed(step: str) -> bool:
+    """Ask the person at the terminal whether to go on; where nobody is there, say what is done."""
+    # Start-up time: most runs ask nothing.
+    from instar.cli import person
+
+    if person.is_there():
+        return await person.yes(f"{step}?")
+    note(step)
+    return True
 
 
 def drop_output() -> None:

@@ -18,7 +18,16 @@ import msgspec
 
 from instar.approval.permissions import always_once
 from instar.cli import complete, person
-from instar.cli.door import Context, Failure, door, folder_option, in_utf8, opened_runtime
+from instar.cli.door import (
+    Context,
+    Failure,
+    door,
+    folder_option,
+    in_utf8,
+    model_option,
+    opened_runtime,
+    workspace_options,
+)
 from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.output import TurnView
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
@@ -41,13 +50,7 @@ _STDIN_PATIENCE: Final = 2.0
 def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say which session it goes on with, and who answers."""
     options = (
-        click.option(
-            "-m",
-            "--model",
-            metavar="PROVIDER/MODEL",
-            shell_complete=complete.models,
-            help="The model that answers.",
-        ),
+        model_option("The model that answers."),
         click.option(
             "--agent", metavar="NAME", shell_complete=complete.agents, help="The agent that answers."
         ),
@@ -90,13 +93,7 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     shell_complete=complete.workspaces,
     help="Work in this git worktree; made when there is none.",
 )
-@click.option(
-    "--workspace",
-    metavar="PATH",
-    shell_complete=complete.folders,
-    help="The evolve workspace; switches evolve on.",
-)
-@click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
+@workspace_options
 @click.option(
     "--profile", metavar="NAME", help="Start with the profile that the agent saved under this name."
 )
@@ -394,7 +391,7 @@ def _file(name: str, folder: Path) -> Plain:
 
 async def _work(runtime: Runtime, request: RunRequest, session_id: str) -> Callable[[], Awaitable[WithParts]]:
     """What the message asks for: a command, or a prompt with the files and agents that its words mention."""
-    command = _command(runtime, request)
+    command = await _command(runtime, request)
     if command is not None:
         await _complete(runtime, command)
         return lambda: runtime.session.command(session_id, command)
@@ -407,7 +404,7 @@ async def _work(runtime: Runtime, request: RunRequest, session_id: str) -> Calla
     return lambda: runtime.session.prompt(session_id, prompt)
 
 
-def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
+async def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
     """What ``--command NAME`` or a message ``/name arguments`` calls, a command or a skill; None for a message.
 
     Raises `click.UsageError` for a `NAME` that no command has. A message that begins with the slash of something
@@ -421,13 +418,16 @@ def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
         first, *rest = text.split(maxsplit=1) or [""]
         name, arguments = first[1:], rest[0] if rest else ""
         known = {command.name for command in commands.all()} | skills
-        if not first.startswith("/") or name not in known:
+        # A prompt of an MCP server is known once that is connected.
+        if not first.startswith("/") or (name not in known and ":" not in name):
             return None
     name = name.removeprefix("/")
     try:
         if name not in skills:
-            commands.get(name)
+            await commands.find(name)
     except UnknownCommand as error:
+        if request.command is None:
+            return None
         raise click.UsageError(str(error)) from None
     return CommandBody(
         command=name,

@@ -1,23 +1,29 @@
 """``instar serve``: opencode's HTTP interface, until a signal ends it."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import click
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
-from instar.cli import collector, complete, streams
-from instar.cli.door import Context, Failure, door, folder_option, in_process
+from instar.cli import collector, streams
+from instar.cli.door import Context, Failure, door, folder_option, in_process, workspace_options
 from instar.cli.text import echo, note
 from instar.process import mark_own
 from instar.server.access import origins
 from instar.server.browser import recorded
+from instar.server.errors import refusal
 from instar.server.instances import Instances
 from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
 from instar.server.own_server import OwnServer
 from instar.server.password import Password, find_password
+from instar.settings.install import installing
 
 GRACE: Final = 5.0
 PORT: Final = 4096
@@ -41,13 +47,7 @@ PORT: Final = 4096
 )
 @click.option("--socket", metavar="PATH", help="Listen at a Unix socket, mode 0600, instead.")
 @folder_option("The folder for requests that name none.")
-@click.option(
-    "--workspace",
-    metavar="PATH",
-    shell_complete=complete.folders,
-    help="The evolve workspace; switches evolve on.",
-)
-@click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
+@workspace_options
 @click.option(
     "--no-auth",
     count=True,
@@ -129,6 +129,10 @@ async def serve_at(
         context.environment.get("OPENCODE_SERVER_USERNAME") or "opencode",
         "" if password is None else password.origin.replace(f"{context.paths.home}/", "~/"),
         context.paths.page_tickets,
+        {
+            "/acp": _Late("instar.cli.acp.remote", "EditorsDoor", instances),
+            "/instar/mcp": _Late("instar.cli.mcp_server", "McpDoor", instances),
+        },
     )
     mark_own()
     with ExitStack() as stack:
@@ -148,6 +152,32 @@ async def serve_at(
         except BindError as error:
             raise Failure(str(error)) from error
     streams.hurry()
+
+
+class _Late:
+    """Another protocol's door (ASGI), imported with its first request: most servers never see one."""
+
+    def __init__(self, module: str, name: str, instances: Instances) -> None:
+        self._module, self._name, self._instances = module, name, instances
+        self._door: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._door is None:
+            try:
+                # The libraries take a second, in which others are served.
+                module = await asyncio.to_thread(import_module, self._module)
+            except ModuleNotFoundError as error:
+                if error.name != "acp":
+                    raise
+                text = f"editors need the package agent-client-protocol here: {installing('acp')}"
+                answer = refusal(501, "NotInstalled", text)
+                if scope["type"] == "websocket":
+                    await WebSocket(scope, receive, send).send_denial_response(answer)
+                else:
+                    await answer(scope, receive, send)
+                return
+            self._door = self._door or getattr(module, self._name)(self._instances)
+        await self._door(scope, receive, send)
 
 
 def _notices(password: Password | None, *, is_exposed: bool) -> list[str]:

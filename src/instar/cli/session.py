@@ -11,7 +11,7 @@ import click
 
 from instar import wire
 from instar.cli import complete, person
-from instar.cli.door import Context, Failure, door, folder_option, json_option
+from instar.cli.door import Context, Failure, door, folder_option, json_option, model_option
 from instar.cli.output import tool_line
 from instar.cli.text import (
     counted,
@@ -55,16 +55,19 @@ def command() -> None:
 _folder = folder_option("The sessions of this folder's project.")
 
 
-def _on_session(function: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
-    """Give a command the runtime of its ``--dir`` and the session that its ID names, as `door` gives it a context."""
+def _on_session(function: Callable[..., Awaitable[None]]) -> click.Command:
+    """Make a command of what is done with the runtime of its ``--dir`` and the session that its ID names."""
+    own = vars(function).pop("__click_params__", [])
 
+    @_folder
     @door
     @functools.wraps(function)
     async def opened(context: Context, id: str, folder: str | None, **given: Any) -> None:
         async with context.runtime(folder) as runtime:
             await function(runtime, await find(runtime, id), **given)
 
-    return opened
+    vars(opened)["__click_params__"] += own
+    return command.command()(click.argument("id", shell_complete=complete.sessions)(opened))
 
 
 @command.command("list")
@@ -95,12 +98,9 @@ async def list_(context: Context, words: tuple[str, ...], folder: str | None, as
     )
 
 
-@command.command()
-@click.argument("id", shell_complete=complete.sessions)
-@_folder
+@_on_session
 @json_option
 @click.option("--reasoning", is_flag=True, help="Also what the model thought.")
-@_on_session
 async def show(runtime: Runtime, session: Session, as_json: bool, reasoning: bool) -> None:
     """Print a session's transcript. ID may be shortened, or be a slug."""
     messages = await runtime.session.messages(session.id)
@@ -120,9 +120,6 @@ async def show(runtime: Runtime, session: Session, as_json: bool, reasoning: boo
         echo(f"\n-- {count} reverted; the next prompt removes them, instar session unrevert restores them")
 
 
-@command.command()
-@click.argument("id", shell_complete=complete.sessions)
-@_folder
 @_on_session
 async def delete(runtime: Runtime, session: Session) -> None:
     """Delete a session with all that belongs to it. ID may be shortened, or be a slug."""
@@ -178,12 +175,9 @@ def _milliseconds(age: str) -> int:
     return int(match[1]) * {"h": 1, "d": 24, "w": 7 * 24}[match[2]] * 3600 * 1000
 
 
-@command.command()
-@click.argument("id", shell_complete=complete.sessions)
+@_on_session
 @click.argument("message", required=False)
 @click.option("--part", metavar="ID", help="Only from this part of MESSAGE on.")
-@_folder
-@_on_session
 async def revert(runtime: Runtime, session: Session, message: str | None, part: str | None) -> None:
     """Undo messages of a session, with their changes to files.
 
@@ -198,9 +192,6 @@ async def revert(runtime: Runtime, session: Session, message: str | None, part: 
     _print_files(done)
 
 
-@command.command()
-@click.argument("id", shell_complete=complete.sessions)
-@_folder
 @_on_session
 async def unrevert(runtime: Runtime, session: Session) -> None:
     """Undo a revert: bring messages and files back. ID may be shortened, or be a slug."""
@@ -212,23 +203,17 @@ async def unrevert(runtime: Runtime, session: Session) -> None:
     _print_files(done)
 
 
-@command.command()
-@click.argument("id", shell_complete=complete.sessions)
-@click.argument("message", required=False)
-@_folder
 @_on_session
+@click.argument("message", required=False)
 async def fork(runtime: Runtime, session: Session, message: str | None) -> None:
     """Copy a session and print the copy's id. The copy ends before MESSAGE. ID may be shortened, or be a slug."""
     made = await runtime.session.fork(session.id, message)
     echo(f"{made.id}  {short(made.title, 72)}")
 
 
-@command.command()
-@click.argument("id", shell_complete=complete.sessions)
-@click.argument("message", required=False)
-@_folder
-@json_option
 @_on_session
+@click.argument("message", required=False)
+@json_option
 async def diff(runtime: Runtime, session: Session, message: str | None, as_json: bool) -> None:
     """Print what a session, or the turn of one MESSAGE, did to files. ID may be shortened, or be a slug."""
     found = await runtime.session.diff(session.id, message)
@@ -240,11 +225,8 @@ async def diff(runtime: Runtime, session: Session, message: str | None, as_json:
         echo(harmless(one.patch) if one.patch else one_line(head), nl=not one.patch)
 
 
-@command.command()
-@click.argument("id", shell_complete=complete.sessions)
-@click.option("--undo", is_flag=True, help="Take it out of the archive.")
-@_folder
 @_on_session
+@click.option("--undo", is_flag=True, help="Take it out of the archive.")
 async def archive(runtime: Runtime, session: Session, undo: bool) -> None:
     """Hide a session from lists; it is kept. ID may be shortened, or be a slug.
 
@@ -254,17 +236,8 @@ async def archive(runtime: Runtime, session: Session, undo: bool) -> None:
     echo(f"{'unarchived' if undo else 'archived'} {session.id}  {short(session.title, 72)}")
 
 
-@command.command()
-@click.argument("id", shell_complete=complete.sessions)
-@click.option(
-    "-m",
-    "--model",
-    metavar="PROVIDER/MODEL",
-    shell_complete=complete.models,
-    help="The model that summarises.",
-)
-@_folder
 @_on_session
+@model_option("The model that summarises.")
 async def compact(runtime: Runtime, session: Session, model: str | None) -> None:
     """Summarise a session's earlier messages for the model. ID may be shortened, or be a slug."""
     try:

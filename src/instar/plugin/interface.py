@@ -16,6 +16,7 @@ from instar.plugin.view import View, clash
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.builtin_plugins import FLAGSHIPS
+from instar.settings.plugin_folders import PluginFolder
 from instar.wire import Plain
 
 if TYPE_CHECKING:
@@ -233,6 +234,7 @@ class Means(msgspec.Struct, frozen=True):
     trusted: Callable[[Path], bool]
     origins: Mapping[str, str]
     served: Callable[[Path], Path] = lambda path: path
+    plugin_folders: Sequence[PluginFolder] = ()
 
     @property
     def worktree(self) -> Path:
@@ -260,11 +262,14 @@ class PluginInput(msgspec.Struct, frozen=True):
     - `declare_hook` adds a hook point and `trigger` runs one; `trigger` raises `Refused` at a gate.
     - `trusted(folder)` is True if code of the folder may run. `served(path)` gives what to read in the place of a
       file of the project's that steers: the version that a person accepted, which is not there where none was.
+      `plugin_folders` are those of Claude Code's plugins and Agent Plugins that the person installed.
     - `halted()` is the time, in ms, of the `instar stop` that is in force here, 0 for none: begin no turn while it is
       not 0. `automatic` is False in a command that does one thing: begin no turn by yourself there.
     - `server_url()` returns the address of a server for the instance and may start one; None where there is none.
       `server()` does the same and adds the header that lets a program in. The server that runs is taken, else one on
       loopback that starts with its first request and ends with the instance.
+    - `confirm(step)` asks the person at the terminal whether to go on with what the text says; where nobody is there,
+      it says the text and is True. It is None in a host that can do neither.
     - `http()` returns a typed client of the instance's whole HTTP interface (`instar.client`), in process: no server
       and no password is needed. It raises `Invalid` in a host that has none.
     """
@@ -290,8 +295,10 @@ class PluginInput(msgspec.Struct, frozen=True):
     origins: Mapping[str, str] = {}
     automatic: bool = True
     served: Callable[[Path], Path] = lambda path: path
+    plugin_folders: Sequence[PluginFolder] = ()
     http: "Callable[[], AsyncClient] | None" = None
     server: Callable[[], Server | None] | None = None
+    confirm: Callable[[str], Awaitable[bool]] | None = None
 
     @property
     def experimental_workspace(self) -> WorkspaceKinds:

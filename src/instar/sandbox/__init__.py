@@ -11,7 +11,7 @@ for the model.
 from instar.sandbox.box import Limits, Sandbox, toolchains
 from instar.sandbox.environment import bare, environment, is_secret_name
 from instar.sandbox.level import Level
-from instar.sandbox.place import Copy, Live, copy_of
+from instar.sandbox.place import Copy, Live, copy_of, remove
 from instar.sandbox.probe import find_level
 from instar.sandbox.shield import GuardedPaths, Places, Shield, own_places
 
@@ -30,5 +30,6 @@ __all__ = [
     "find_level",
     "is_secret_name",
     "own_places",
+    "remove",
     "toolchains",
 ]

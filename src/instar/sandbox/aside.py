@@ -11,18 +11,17 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from instar.sandbox.guarded_places import FileState
-from instar.wire.document import DocumentError, atomic_write, locked, read_jsonc
+from instar.wire.document import DocumentError, atomic_write, locked, opened_folder, read_jsonc
 
 _INDEX: Final = "aside.json"
 _KEPT: Final = "kept.json"
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class AsideFile(msgspec.Struct, frozen=True):
@@ -107,30 +106,9 @@ def digest(*words: str | bytes) -> str:
     return hashlib.sha256(b"".join(b"%d:%b" % (len(one), one) for one in encoded)).hexdigest()
 
 
-@contextlib.contextmanager
-def opened(path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Open the folder that a file stands in, and give it with the file's name.
-
-    Raises `OSError`, also where a link is on the way.
-    """
-    *folders, last = path.strip("/").split("/")
-    here = os.open("/", _FOLDER)
-    try:
-        for name in folders:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=here)
-            inner = os.open(name, _FOLDER, dir_fd=here)
-            os.close(here)
-            here = inner
-        yield here, last
-    finally:
-        os.close(here)
-
-
 def move_out(path: str, target: Path) -> None:
     """Move a file, or what stands in its place, to `target`. Raises `OSError`."""
-    with opened(path) as (here, name):
+    with opened_folder(Path("/"), path.strip("/")) as (here, name):
         status = os.stat(name, dir_fd=here, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             target.symlink_to(os.readlink(name, dir_fd=here))
@@ -147,7 +125,7 @@ def move_out(path: str, target: Path) -> None:
 
 def put(path: str, state: FileState) -> None:
     """Put a file in place whole, its folders made. Raises `OSError`."""
-    with opened(path, make=True) as (here, name):
+    with opened_folder(Path("/"), path.strip("/"), make=True) as (here, name):
         beside = f".{name}.instar-{os.getpid()}"
         if stat.S_ISLNK(state.mode):
             os.symlink(os.fsdecode(state.data or b""), beside, dir_fd=here)

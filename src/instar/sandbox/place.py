@@ -215,6 +215,7 @@ def _bytes(reading: int, writing: int) -> None:
 
 def remove(folder: Path) -> None:
     """Remove a tree, also one in which a child took its own rights away."""
+    folder.chmod(0o700)
     for here, folders, _ in os.walk(folder):
         for name in folders:
             path = Path(here, name)

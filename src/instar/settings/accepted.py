@@ -22,6 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from instar.wire.document import open_regular
+
 _ID: Final = re.compile(rb"[0-9a-f]{40}\n")
 _FOLDER: Final = 0o40000
 _CONFIG: Final = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n[gc]\n\tauto = 0\n"
@@ -133,6 +135,10 @@ class AcceptedContent:
     def point(self, branch: str, commit: str, *, durable: bool = True) -> None:
         """Let a branch end with this commit."""
         replace(self._branch(branch), f"{commit}\n".encode(), durable=durable)
+
+    def drop(self, branch: str) -> None:
+        """Remove a branch; the contents stay."""
+        self._branch(branch).unlink(missing_ok=True)
 
     def moved(self, branch: str) -> float:
         """Return when a branch was moved last, in seconds since 1970. Raises `OSError`."""
@@ -279,8 +285,5 @@ def _is_folder(path: Path) -> bool:
 
 def _read(path: Path) -> bytes:
     """Return the content of a regular file. Raises `OSError` for all else, and follows no link."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is no file")
+    with open_regular(path, os.O_NOFOLLOW) as file:
         return file.read()

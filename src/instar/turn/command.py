@@ -47,11 +47,13 @@ async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> P
     agent = instance.agents.get(command.agent or body.agent or live.session.agent)
     is_task = command.subtask is True or (agent.mode == "subagent" and command.subtask is not False)
     parts = await _parts(instance, live, command, body)
-    if is_task:
-        parts = [_task(command, agent, parts[0]["text"], _model(instance, command, agent, body))]
-    parts = await _hooked(instance, live, body, parts)
     # The work of a task is the sub-agent's; the conversation goes on with its own agent and model.
     speaker = instance.agents.get(body.agent or live.session.agent) if is_task else agent
+    if is_task:
+        asked = PromptBody(parts=[], model=_model(instance, command, agent, body))
+        parts = [_task(command, agent, parts[0]["text"], choose_model(instance, live, asked, speaker))]
+    parts = await _hooked(instance, live, body, parts)
+    instance.approvals.grant(live.id, command.grants)
     prompt = PromptBody(
         message_id=body.message_id,
         model=_given(instance, body.model) if is_task else _model(instance, command, agent, body),
@@ -76,15 +78,18 @@ async def found(instance: Instance, name: str) -> Command:
 
 
 def skill_commands(instance: Instance) -> list[Command]:
-    """Return each skill as a command, as in opencode."""
+    """Return each skill that a person may call as a command, as in opencode."""
     return [
         Command(
             name=skill.name,
             template=f"{skill.text.strip()}\n\nThis skill's folder: {skill.path.parent}",
-            description=skill.description,
+            description=f"{skill.description} {skill.hint}".strip(),
+            model=skill.model,
             trusted=skill.trusted,
+            grants=skill.grants,
         )
         for skill in instance.skills.values()
+        if skill.invocable
     ]
 
 
@@ -168,17 +173,15 @@ async def _hooked(
     return [part if isinstance(part, dict) else part_to_plain(part) for part in output.parts or []]
 
 
-def _task(command: Command, agent: Agent, text: str, model: ModelRef | None) -> wire.Plain:
-    part: wire.Plain = {
+def _task(command: Command, agent: Agent, text: str, model: ModelRef) -> wire.Plain:
+    return {
         "type": "subtask",
         "agent": agent.name,
         "description": command.description or command.name,
         "command": command.name,
         "prompt": text,
+        "model": {"providerID": model.provider_id, "modelID": model.model_id},
     }
-    if model is not None:
-        part["model"] = {"providerID": model.provider_id, "modelID": model.model_id}
-    return part
 
 
 def _model(instance: Instance, command: Command, agent: Agent, body: CommandBody) -> ModelRef | None:

@@ -148,6 +148,35 @@ def open_regular(path: str | Path, flags: int = 0) -> BinaryIO:
     raise IrregularFileError(errno.EINVAL, "it is a pipe or device", str(path))
 
 
+@contextlib.contextmanager
+def opened_folder(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """Open the folder that the file at `path` below `root` stands in, and give it with the file's name.
+
+    No link below `root` is followed. `make`: folders that are missing are made. Raises `OSError`.
+    """
+    *folders, last = path.split("/")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    here = os.open(root, flags)
+    try:
+        for name in folders:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=here)
+                    os.fsync(here)
+            try:
+                inner = os.open(name, flags | os.O_NOFOLLOW, dir_fd=here)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    why = f"{name} on the way to it is no folder"
+                    raise NotADirectoryError(errno.ENOTDIR, why, path) from None
+                raise
+            os.close(here)
+            here = inner
+        yield here, last
+    finally:
+        os.close(here)
+
+
 @contextlib.asynccontextmanager
 async def locked_within(folder: Path, seconds: float, late: Exception) -> AsyncIterator[None]:
     """As `locked`, but the event loop goes on meanwhile. Raises `late` when another holds the lock for `seconds`."""

@@ -1,10 +1,9 @@
 """One session that a client of the protocol has open: what it is told of it, and what it is asked."""
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from acp import helpers, schema
 from acp.exceptions import RequestError
@@ -12,9 +11,10 @@ from acp.interfaces import Client
 
 from instar.api.config import TrustState
 from instar.api.instance import McpBody
-from instar.api.session import AnswersBody, PermissionBody
 from instar.approval.permissions import REPLIES, Reply
+from instar.approval.questions import Answers
 from instar.cli.acp import convert
+from instar.cli.attach import Asking
 from instar.cli.output import retry_text
 from instar.client import ApiError, AsyncClient, CommandBody, Invalid, NotFound, PromptBody
 from instar.definitions.command import mentioned_parts
@@ -28,11 +28,8 @@ from instar.event import (
     PartDelta,
     PartUpdated,
     PermissionAsked,
-    PermissionReplied,
     Question,
     QuestionAsked,
-    QuestionRejected,
-    QuestionReplied,
     Retry,
     SessionIdle,
     SessionStatusChanged,
@@ -85,7 +82,7 @@ class OpenSession:
         self._answers: set[str] = set()
         self._texts: dict[str, tuple[bool, int]] = {}
         self._calls: dict[str, object] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._asking = Asking(client, self._permit, self._choose)
         self._commands: list[schema.AvailableCommand] = []
         self._usage: tuple[int, float] = (0, 0.0)
 
@@ -111,7 +108,7 @@ class OpenSession:
         waiting: list[PermissionAsked | QuestionAsked] = [*await self.client.permission.list()]
         for one in [*waiting, *await self.client.question.list()]:
             if one.session_id == self.id:
-                self._ask(one)
+                self._asking.take(one)
 
     async def replay(self) -> None:
         """Tell the client all that was said so far."""
@@ -178,10 +175,7 @@ class OpenSession:
         """Ask nothing any more, and wait for no more events."""
         self._idle.set()
         files.EDITORS.pop(self.id, None)
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._asking.close()
 
     async def _answer(self, parts: list[Plain]) -> WithParts:
         message_id = ids.new("msg")
@@ -218,19 +212,9 @@ class OpenSession:
 
     async def take(self, event: Event) -> None:
         """Tell the client what an event of the session means, or ask what a call of it, or of a sub-agent's, asks."""
-        match event.properties:
-            case PermissionAsked() | QuestionAsked() as asked:
-                self._ask(asked)
-            case (
-                PermissionReplied(request_id=asked_id)
-                | QuestionReplied(request_id=asked_id)
-                | QuestionRejected(request_id=asked_id)
-            ):
-                # Another client may have been faster.
-                if (task := self._asking.pop(asked_id, None)) is not None:
-                    task.cancel()
-            case properties if event.session_id in (self.id, None):
-                await self._tell(properties)
+        self._asking.take(event.properties)
+        if event.session_id in (self.id, None):
+            await self._tell(event.properties)
 
     async def _tell(self, properties: object) -> None:
         match properties:
@@ -348,31 +332,19 @@ class OpenSession:
         # An editor may hold the lines without their ends.
         return None if _plain(held) == _plain(saved.decode(errors="replace")) else held
 
-    def _ask(self, asked: PermissionAsked | QuestionAsked) -> None:
-        work = self._permit(asked) if isinstance(asked, PermissionAsked) else self._question(asked)
-        self._asking[asked.id] = asyncio.create_task(self._put(work))
+    async def _permit(self, asked: PermissionAsked) -> Reply:
+        chosen = await self._chosen(convert.asked_call(asked, self._root), convert.options(asked))
+        return next((one for one in REPLIES if one == chosen), "reject")
 
-    async def _put(self, work: Coroutine[Any, Any, None]) -> None:
-        # Another client may have been faster, and a client that is gone is asked nothing.
-        with suppress(NotFound, ConnectionError):
-            await work
-
-    async def _permit(self, asked: PermissionAsked) -> None:
-        options = convert.options(asked)
-        chosen = await self._chosen(convert.asked_call(asked, self._root), options)
-        reply: Reply = next((one for one in REPLIES if one == chosen), "reject")
-        await self.client.permission.reply(asked.id, PermissionBody(reply=reply))
-
-    async def _question(self, asked: QuestionAsked) -> None:
+    async def _choose(self, asked: QuestionAsked) -> Answers | None:
         answers = []
         for number, question in enumerate(asked.questions):
             call, options = _question_call(asked, number, question)
             chosen = await self._chosen(call, options) if question.options else None
             if chosen is None or chosen == "none":
-                await self.client.question.reject(asked.id)
-                return
+                return None
             answers.append([question.options[int(chosen)].label])
-        await self.client.question.reply(asked.id, AnswersBody(answers=answers))
+        return answers
 
     async def _chosen(
         self, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]

@@ -88,18 +88,12 @@ def load(path: Path, environment: Mapping[str, str]) -> LoadedSettings:
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     try:
-        raw = path.read_bytes()
+        text = document.read_text(path)
+        data = document.parse_jsonc(text, str(path))
     except FileNotFoundError:
         return "", {}
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
-    try:
-        text = raw.decode("utf-8-sig")
-        data = document.parse_jsonc(text, str(path))
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - raw.rfind(b"\n", 0, error.start)
-        raise SettingsError(f"{path}:{line}:{column}: expected UTF-8 text") from None
     except document.DocumentError as error:
         raise SettingsError(str(error)) from None
     if not isinstance(data, dict):

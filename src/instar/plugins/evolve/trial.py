@@ -200,7 +200,7 @@ class Trials:
             for path in paths:
                 gone = trial.copy.changes / path
                 if gone.is_dir() and not gone.is_symlink():
-                    tree.remove(gone)
+                    sandbox.remove(gone)
                 else:
                     gone.unlink(missing_ok=True)
 

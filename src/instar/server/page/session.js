@@ -28,6 +28,8 @@ import {
 } from "./ui.js";
 
 const NEAR = 80; // pixels from the end within which the view follows what is added
+// Browsers look at each element that they may skip (content-visibility) in each frame: groups of messages are few.
+const GROUP = 40;
 
 /** @param {{ id: string }} props */
 export function Session({ id }) {
@@ -159,17 +161,26 @@ function Messages({ id, history, revert }) {
   const inner = useRef(/** @type {HTMLElement | null} */ (null));
   const place = useRef({ follows: true, fromEnd: 0 });
   const nodes = useRef(/** @type {WeakMap<object, any>} */ (new WeakMap()));
+  const start = useRef("");
   const all = store.messagesOf(history);
   const end = revert ? all.findIndex((one) => one.info.id === revert) : -1;
   const found = all.slice(0, end < 0 ? undefined : end);
-  // A message that did not change keeps its node, which is then not looked at again.
-  const drawn = found.map((message) => {
+  // Groups are counted from what was there first, so that earlier messages move no message to another group.
+  let zero = found.findIndex((one) => one.info.id === start.current);
+  if (zero < 0) {
+    zero = 0;
+    start.current = found[0]?.info.id;
+  }
+  const groups = /** @type {Map<number, any[]>} */ (new Map());
+  found.forEach((message, index) => {
+    // A message that did not change keeps its node, which is then not looked at again.
     let node = nodes.current.get(message);
     if (!node) {
       node = html`<${Message} key=${message.info.id} message=${message} />`;
       nodes.current.set(message, node);
     }
-    return node;
+    const group = Math.floor((index - zero) / GROUP);
+    groups.set(group, [...(groups.get(group) ?? []), node]);
   });
   useEffect(() => {
     const scroller = /** @type {HTMLElement} */ (box.current);
@@ -199,7 +210,7 @@ function Messages({ id, history, revert }) {
     <div ref=${inner}>
       ${history.earlier && html`<button type="button" class="quiet" onClick=${() => attempt(() => store.loadEarlier(id))}>Earlier messages</button>`}
       ${!found.length && html`<p class="empty">Nothing was said yet.</p>`}
-      ${drawn}
+      ${[...groups].map(([group, drawn]) => html`<div key=${group} class="group">${drawn}</div>`)}
     </div>
   </div>`;
 }

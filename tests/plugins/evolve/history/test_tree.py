@@ -1,4 +1,4 @@
-"""Walking a workspace's files, and removing a folder."""
+"""Walking a workspace's files."""
 
 import os
 
@@ -30,19 +30,3 @@ def test_a_copy_goes_where_the_person_says_and_a_large_one_not_into_memory(root,
     with (root / "large").open("wb") as file:
         file.truncate(100 << 20)
     assert tree.place_for_copy(root) is None
-
-
-def test_a_folder_is_removed_with_what_was_made_read_only_in_it_and_links_are_not_followed(root):
-    outside = root / "outside"
-    outside.mkdir()
-    (outside / "kept").write_text("kept")
-    deep = root / "gone" / "deep"
-    deep.mkdir(parents=True)
-    (deep / "file").write_text("x")
-    (deep / "link").symlink_to(outside)
-    (deep / "file").chmod(0)
-    deep.chmod(0o500)
-    (root / "gone").chmod(0o500)
-    tree.remove(root / "gone")
-    assert not (root / "gone").exists()
-    assert (outside / "kept").read_text() == "kept"

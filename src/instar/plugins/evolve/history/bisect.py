@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from instar.plugin import process
+from instar.plugin import process, sandbox
 from instar.plugins.evolve.history import timeline, tree
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.history.repository import FAILED, INITIAL, Revision, Revisions, whole
@@ -167,7 +167,7 @@ class Bisect:
             yield ReplayCheckouts(self._processes, self._root, folder, kept=1)
         finally:
             # At once and not in a thread: also when this is cancelled, and cancelled again.
-            tree.remove(folder)
+            sandbox.remove(folder)
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -18,8 +18,7 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import process
-from instar.plugins.evolve.history import tree
+from instar.plugin import process, sandbox
 from instar.plugins.evolve.history.repository import FAILED, ListedFile, WorkspaceRepository
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{4,64}")
@@ -94,7 +93,7 @@ class ReplayCheckouts:
                 raise
         finally:
             if beside.exists():
-                tree.remove(beside)
+                sandbox.remove(beside)
 
     def _prune(self) -> None:
         if not self._folder.is_dir():
@@ -104,7 +103,7 @@ class ReplayCheckouts:
         half = [path for path in found if path.name[0] == "." and found[path] < time.time() - _HALF_MADE]
         for path in [*whole[self._kept :], *half]:
             with contextlib.suppress(OSError):
-                tree.remove(path)
+                sandbox.remove(path)
 
 
 def _refuse(files: Sequence[ListedFile]) -> None:

@@ -1,12 +1,11 @@
-"""Walking a workspace's files: what stands in it, where a copy of it goes, and the removal of a folder.
+"""Walking a workspace's files: what stands in it, and where a copy of it goes.
 
 Strings and `os` functions on purpose: with `pathlib` a workspace of 2,000 files takes twice as long, and each tool
 run waits for it.
 """
-# ruff: noqa: PTH101, PTH108, PTH112, PTH114, PTH118, PTH120
+# ruff: noqa: PTH118
 
 import os
-import shutil
 import stat
 from pathlib import Path
 from typing import Final
@@ -40,20 +39,6 @@ def place_for_copy(source: Path) -> str | None:
     roomy = found.f_bavail * found.f_frsize > 4 * _SMALL
     runs = not found.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
     return _MEMORY if roomy and runs and os.access(_MEMORY, os.W_OK | os.X_OK) else None
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it, also what was made read-only."""
-
-    def unlock(function: object, path: str, error: object) -> None:
-        os.chmod(os.path.dirname(path), stat.S_IRWXU)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, stat.S_IRWXU)
-            shutil.rmtree(path, ignore_errors=True)
-        elif os.path.lexists(path):
-            os.unlink(path)
-
-    shutil.rmtree(folder, onerror=unlock)
 
 
 def _walk(root: str, prefix: str, found: Scan) -> None:

@@ -20,8 +20,7 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import accepted
-from instar.plugins.evolve.history import tree
+from instar.plugin import accepted, sandbox
 from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.install import find
@@ -205,6 +204,6 @@ def _move(source: Path, target: Path) -> None:
 def _remove(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
-            tree.remove(path)
+            sandbox.remove(path)
         else:
             path.unlink()

@@ -7,17 +7,16 @@ its own, so that a link that was put in its place meanwhile stops the write. Str
 """
 
 import contextlib
-import errno
 import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 import msgspec
 
+from instar.plugin import document
 from instar.plugins.evolve.workspace import FOLDERS
 
 LARGEST: Final = 64 << 20
@@ -218,7 +217,7 @@ def write(root: Path, path: str, data: bytes, mode: int) -> None:
 
     Permission bits that say the same as `mode` stay: a private file stays private.
     """
-    with _folder(root, beside(path), make=True) as (folder, name):
+    with document.opened_folder(root, beside(path), make=True) as (folder, name):
         _discard(folder, name)
         with contextlib.suppress(OSError):
             here = os.stat(path.rpartition("/")[2], dir_fd=folder, follow_symlinks=False).st_mode
@@ -234,7 +233,7 @@ def write(root: Path, path: str, data: bytes, mode: int) -> None:
 
 def make_way(root: Path, path: str) -> None:
     """Remove an empty folder that stands in a file's place. Raises `OSError` for one that is not empty."""
-    with _folder(root, path) as (folder, name):
+    with document.opened_folder(root, path) as (folder, name):
         try:
             os.rmdir(name, dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -243,7 +242,7 @@ def make_way(root: Path, path: str) -> None:
 
 def swap(root: Path, path: str) -> None:
     """Rename what `write` wrote into its place. Raises `OSError`."""
-    with _folder(root, path) as (folder, name):
+    with document.opened_folder(root, path) as (folder, name):
         os.replace(beside(path).rpartition("/")[2], name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
 
@@ -257,7 +256,7 @@ def put(root: Path, path: str, data: bytes, mode: int) -> None:
 
 def clear(root: Path, path: str) -> None:
     """Delete a file that may be gone, or whose folder is gone or no folder any more, durably."""
-    with contextlib.suppress(OSError), _folder(root, path) as (folder, name):
+    with contextlib.suppress(OSError), document.opened_folder(root, path) as (folder, name):
         _discard(folder, name)
         os.fsync(folder)
 
@@ -266,7 +265,7 @@ def clear_beside(root: Path, path: str) -> None:
     """Delete what stands beside a file, and the folders on the way to it that are empty then."""
     clear(root, beside(path))
     for parent in PurePath(path).parents[:-1]:
-        with contextlib.suppress(OSError), _folder(root, str(parent)) as (folder, name):
+        with contextlib.suppress(OSError), document.opened_folder(root, str(parent)) as (folder, name):
             os.rmdir(name, dir_fd=folder)
 
 
@@ -287,33 +286,6 @@ def is_file(root: Path, path: str) -> bool:
         return stat.S_ISREG((root / path).lstat().st_mode)
     except OSError:
         return False
-
-
-@contextlib.contextmanager
-def _folder(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Open the folder that `path` lies in, and give its name there."""
-    *folders, name = path.split("/")
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    handle = os.open(root, flags)
-    try:
-        for folder in folders:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, 0o777, dir_fd=handle)
-                    os.fsync(handle)
-            try:
-                inner = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=handle)
-            except OSError as error:
-                if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                    raise NotADirectoryError(
-                        errno.ENOTDIR, f"{folder} on the way to it is no folder", path
-                    ) from None
-                raise
-            os.close(handle)
-            handle = inner
-        yield handle, name
-    finally:
-        os.close(handle)
 
 
 def _discard(folder: int, name: str) -> None:
