@@ -22,9 +22,12 @@ from instar import __version__
 from instar.api.stats import Diagnosis, DoctorReport
 from instar.cli.check import Checked, check, models_of
 from instar.cli.door import Context, door, folder_option
+from instar.cli.opencode import WORDS, everywhere_place
 from instar.cli.text import echo, one_line, print_json
 from instar.cli.trust import kind_of
 from instar.git import clean_environment
+from instar.opencode.bridge import installed, record
+from instar.opencode.bridge.installed import BridgeFile
 from instar.process import Output, ProcessError, Processes
 from instar.provider.catalogue import shipped, vendor_wanting_key
 from instar.provider.keys import KeysError
@@ -94,6 +97,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             trust,
             *_plugins(context, folder, found),
             _evolve(context, await evolve, found),
+            *_bridge(context, folder),
             _port(context),
             _log(context.paths.log_file),
         ]
@@ -351,6 +355,23 @@ def _plugins(context: Context, folder: Path, found: Checked) -> Iterator[Diagnos
         if named:
             text = f"{path} names plugins or marketplaces of Claude Code, which are not taken from there: "
             yield Diagnosis("plugins", "note", text + ", ".join(named), "instar plugin add SOURCE NAME")
+
+
+def _bridge(context: Context, folder: Path) -> Iterator[Diagnosis]:
+    """What instar's plugins do in an opencode of this folder; nothing where they never were in one."""
+    for file in (BridgeFile.of_project(folder), everywhere_place(context)):
+        if (found := installed.state(file)) not in ("absent", "installed"):
+            yield Diagnosis("opencode", "note", f"{file.file}: {WORDS[found]}", "instar opencode install")
+    if (kept := record.read(record.place(context.paths.data, folder))) is None:
+        return
+    one, heard = kept
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(heard))
+    where = f"instar {one.instar} in opencode {one.opencode}"
+    if not one.running:
+        yield Diagnosis("opencode", "ok", f"{where}, which ended; its last word came at {at}")
+        return
+    does = f"answers {', '.join(one.hooks)}; offers {one.tools} tools"
+    yield Diagnosis("opencode", "ok", f"{where}, process {one.pid}: {does}; its last word came at {at}")
 
 
 def _port(context: Context) -> Diagnosis:
