@@ -216,14 +216,18 @@ async def settle(written: Mapping[Path, bytes | None], ctx: ToolContext) -> Sett
     given = points.FilesWrittenInput(
         tool=ctx.name, session_id=ctx.session_id, call_id=ctx.call_id, files=[str(path) for path in now]
     )
-    output = await ctx.trigger(points.FILES_WRITTEN, given, points.FilesWrittenOutput())
+    try:
+        output = await ctx.trigger(points.FILES_WRITTEN, given, points.FilesWrittenOutput())
+    finally:
+        # Also of a call that is aborted: they are changed.
+        for path in stamps:
+            await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     notes = []
     for path, first in stamps.items():
         if (found := stamp(path)) != first and path in now:
             note_seen(path, ctx, found)
             before, now[path] = now[path], await asyncio.to_thread(whole, path)
             notes += _changed(shown(path, ctx), before, now[path])
-        await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     return Settled(now, "".join(f"\n\n{note}" for note in [*notes, *output.notes]), output.metadata)
 
 
@@ -274,12 +278,16 @@ def unified(name: str, before: str, after: str) -> str:
     return "\n".join([f"--- {name}", f"+++ {name}", *lines]) + "\n"
 
 
-def counted(name: str, before: str, after: str) -> Plain:
-    """Return the metadata of a change: its `diff`, and as `filediff` it and the lines added and deleted."""
+def counted(path: Path, name: str, before: str, after: str) -> Plain:
+    """Return the metadata of a change: its `diff`, and as `filediff` it and the lines added and deleted.
+
+    `name` is what the diff calls the file.
+    """
     diff = unified(name, before, after)
     lines = diff.splitlines()[2:]
     added, deleted = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    return {"diff": diff, "filediff": {"file": name, "patch": diff, "additions": added, "deletions": deleted}}
+    change = {"file": str(path), "patch": diff, "additions": added, "deletions": deleted}
+    return {"diff": diff, "filediff": change}
 
 
 def _lines(text: str) -> list[str]:
