@@ -15,8 +15,8 @@ import pytest
 
 from instar import __version__
 from instar.store import StoreError
+from instar.store.database import statements
 from instar.store.migrate import Migration, connect, explain, migrations, prepare, read_migration
-from instar.store.rows import statements
 from instar.store.sqlite import open_store
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -37,6 +37,12 @@ CORE = {
     "workspace": "id type name branch directory extra project_id time_used",
 }
 """The columns of opencode 1.18's core tables, in order."""
+
+
+@pytest.fixture
+def where(path: Path) -> Path:
+    """Here it is about files."""
+    return path
 
 
 def make(path: Path, steps: tuple[Migration, ...] | None = None) -> sqlite3.Connection:

@@ -57,10 +57,12 @@ from instar.store import (
     StoreError,
     Usage,
 )
+from instar.store.migrate import File
 from instar.store.sqlite import Store, open_store
 from instar.store.writer import Near
 from instar.wire import ids
 
+Where = Path | str
 Talk = tuple[Session, User]
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -86,7 +88,7 @@ async def test_what_is_not_there_is_none_or_empty(store: Store) -> None:
     assert await store.usage() == []
 
 
-async def test_a_reopened_store_has_everything(store: Store, talk: Talk, make: Any, path: Path) -> None:
+async def test_a_reopened_store_has_everything(store: Store, talk: Talk, make: Any, where: Where) -> None:
     session, user = talk
     part = decode_part(
         {"id": "prt_1", "sessionID": session.id, "messageID": user.id, "type": "hologram", "z": [1]}
@@ -95,7 +97,7 @@ async def test_a_reopened_store_has_everything(store: Store, talk: Talk, make: A
     session = wire.decode({**wire.to_plain(session), "colour": {"r": 1}}, Session)
     await store.commit([PutSession(session), PutMessage(user), PutPart(part)])
     await store.close()
-    again = await open_store(path, lambda event: None)
+    again = await open_store(where, lambda event: None)
     (message,) = await again.messages(session.id)
     assert isinstance(message.parts[0], UnknownPart)
     assert message.to_plain() == {"info": {**wire.to_plain(user), "later": None}, "parts": [part.fields]}  # type: ignore[union-attr]
@@ -177,11 +179,11 @@ async def test_sync_events_are_kept_in_order_and_the_others_only_published(
     assert await store.events_since(session.id, 3) == []
 
 
-async def test_a_published_event_is_already_readable(path: Path, make: Any) -> None:
+async def test_a_published_event_is_already_readable(where: Where, make: Any) -> None:
     session = make.session()
     reads: list[asyncio.Task[Any]] = []
     opened = await open_store(
-        path, lambda event: reads.append(asyncio.get_running_loop().create_task(opened.session(session.id)))
+        where, lambda event: reads.append(asyncio.get_running_loop().create_task(opened.session(session.id)))
     )
     changed = event.make(SessionUpdated(session_id=session.id, info=session))
     await opened.commit([PutProject("global", "/", None, 1), PutSession(session)], [changed])
@@ -344,17 +346,19 @@ async def test_a_lease_is_one_owners_and_its_fence_rises_with_every_holder(store
 async def test_a_row_that_cannot_be_read_at_once_is_read_by_a_thread(
     store: Store, talk: Talk, path: Path
 ) -> None:
-    other = path.with_name("held.db")
+    other = path.parent.with_name("held.db")
     held = sqlite3.connect(other, isolation_level=None)
     held.execute("BEGIN EXCLUSIVE")
-    store._near = Near(other)
+    store._near = Near(File(other))
     assert await store.session(talk[0].id) == talk[0]
     held.close()
 
 
-async def test_two_stores_on_one_file_share_leases_and_numbers(store: Store, talk: Talk, path: Path) -> None:
+async def test_two_stores_on_one_database_share_leases_and_numbers(
+    store: Store, talk: Talk, where: Where
+) -> None:
     session, user = talk
-    other = await open_store(path, lambda event: None)
+    other = await open_store(where, lambda event: None)
     took = await asyncio.gather(
         *(one.lease(session.id, f"o{n}", 60_000) for n, one in enumerate([store, other] * 5))
     )
@@ -417,8 +421,8 @@ async def test_what_was_running_when_the_process_died_is_marked_in_one_commit(
     assert len(published) == 4
 
 
-async def test_a_closed_store_says_so(path: Path) -> None:
-    opened = await open_store(path, lambda event: None)
+async def test_a_closed_store_says_so(where: Where) -> None:
+    opened = await open_store(where, lambda event: None)
     await opened.session("ses_none")
     await opened.close()
     await opened.close()

@@ -1,4 +1,4 @@
-"""Opening a database: its settings, its numbered migrations, and what is refused.
+"""Opening a SQLite file: its settings, its numbered migrations, and what is refused.
 
 ``sql/NNNN_name.sql`` are applied in order, each in one transaction, and recorded in ``instar_migration``
 with a checksum. A file that is not ours, or that a newer instar wrote, is left as it is.
@@ -8,23 +8,25 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from instar import __version__
 from instar.store import StoreError
+from instar.store.database import SQL, Row, statements
 
 Synchronous = Literal["NORMAL", "FULL"]
 """``NORMAL`` survives the death of the process, ``FULL`` the loss of power as well."""
 
-_SQL: Final = Path(__file__).parent / "sql"
 _LEDGER: Final = """CREATE TABLE IF NOT EXISTS instar_migration (
   version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
   instar text NOT NULL, time_applied integer NOT NULL)"""
 _BUSY_MS: Final = 5000
+_NEAR_CACHE: Final = 512
+"""KiB of pages that a connection for a few rows keeps."""
 _CHECKPOINT: Final = 4000
 """Pages of 4 KiB in the log after which it is brought into the database: each time the disk is waited for."""
 
@@ -39,7 +41,7 @@ class Migration(NamedTuple):
 
 
 @cache
-def migrations(folder: Path = _SQL) -> tuple[Migration, ...]:
+def migrations(folder: Path = SQL) -> tuple[Migration, ...]:
     """Return the migrations in `folder`, files named ``NNNN_name.sql``, in order; without it those of the store."""
     return tuple(read_migration(path) for path in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql")))
 
@@ -51,7 +53,68 @@ def read_migration(path: Path) -> Migration:
     return Migration(int(number), name, sql, hashlib.sha256(sql.encode()).hexdigest())
 
 
-def prepare(path: Path, synchronous: Synchronous, steps: tuple[Migration, ...]) -> sqlite3.Connection:
+class SqliteConnection(sqlite3.Connection):
+    """A connection that runs the statements by their names."""
+
+    def run(self, name: str, parameters: Any = ()) -> list[Row]:
+        return self.execute(statements()[name], parameters).fetchall()
+
+    def begin(self, *, writes: bool) -> None:
+        self.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def day(self, time: str) -> str:
+        return f"strftime('%Y-%m-%d', {time} / 1000, 'unixepoch', 'localtime')"
+
+    def field(self, column: str, key: str) -> str:
+        return f"({column} ->> '$.{key}')"
+
+    def listed(self, parameter: str) -> str:
+        return f"SELECT value FROM json_each({parameter})"  # noqa: S608 - our own text
+
+
+class File:
+    """The tables in the file at `path`, made with its folder if it is not there."""
+
+    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
+        self.name = str(path)
+        self._path = path
+        self._synchronous: Synchronous = synchronous
+        self._identity: tuple[int, int] | None = None
+
+    def open(self) -> SqliteConnection:
+        connection = prepare(self._path, self._synchronous, migrations())
+        self._identity = _identity(self._path)
+        return connection
+
+    def connect(self, *, waits: bool = True) -> SqliteConnection:
+        return connect(self._path) if waits else connect(self._path, waits=0, cache=_NEAR_CACHE)
+
+    def check(self) -> None:
+        if _identity(self._path) != self._identity:
+            raise StoreError(
+                f"{self.name}: the database was deleted, moved or replaced while instar ran, so nothing can be saved;"
+                " put the file back, or start instar again"
+            )
+
+    def explain(self, error: Exception) -> Exception:
+        if isinstance(error, sqlite3.Error | OverflowError | OSError):
+            return explain(error, self._path)
+        return error
+
+    def is_locked(self, error: Exception) -> bool:
+        return getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one that gets its name; None when it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def prepare(path: Path, synchronous: Synchronous, steps: tuple[Migration, ...]) -> SqliteConnection:
     """Open the database at `path` for writing, made if it is not there, and apply what it lacks of `steps`.
 
     Raises `StoreError`, and changes nothing, when the file is another program's or a newer instar's, is
@@ -92,13 +155,18 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def connect(path: Path, *, waits: int = _BUSY_MS, cache: int = 4000) -> sqlite3.Connection:
+def connect(path: Path, *, waits: int = _BUSY_MS, cache: int = 4000) -> SqliteConnection:
     """Return a connection with the settings that readers and the writer share. Raises `sqlite3.Error`.
 
     It `waits` so many ms for another process' lock, and keeps `cache` KiB of pages.
     """
     connection = sqlite3.connect(
-        path, timeout=waits / 1000, isolation_level=None, check_same_thread=False, cached_statements=64
+        path,
+        timeout=waits / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=SqliteConnection,
+        cached_statements=64,
     )
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA cache_size = -{cache}")
@@ -177,25 +245,31 @@ def _missing(connection: sqlite3.Connection, path: Path, steps: tuple[Migration,
             f"{path}: this is another program's database (it has no table instar_migration); "
             "it was not changed. Name another file."
         )
+    rows = connection.execute("SELECT version, checksum, instar FROM instar_migration ORDER BY version DESC")
+    return missing(rows.fetchall(), str(path), steps)
+
+
+def missing(applied: Sequence[Row], name: str, steps: tuple[Migration, ...]) -> list[Migration]:
+    """Return the steps that a database lacks, by the rows (version, checksum, instar) of those applied, newest first.
+
+    Raises `StoreError` when these are not steps of ours.
+    """
     newest = max(step.version for step in steps)
-    applied = {}
-    for version, checksum, writer in connection.execute(
-        "SELECT version, checksum, instar FROM instar_migration ORDER BY version DESC"
-    ):
+    for version, _, writer in applied:
         if version > newest:
             raise StoreError(
-                f"{path}: written by instar {writer} (schema {version}), and this is instar {__version__} "
+                f"{name}: written by instar {writer} (schema {version}), and this is instar {__version__} "
                 f"(schema {newest}); it was not changed. Use that version or a newer one, "
-                "or name another file."
+                "or name another database."
             )
-        applied[version] = checksum
+    known = {row[0]: row[1] for row in applied}
     for step in steps:
-        if applied.get(step.version, step.checksum) != step.checksum:
+        if known.get(step.version, step.checksum) != step.checksum:
             raise StoreError(
-                f"{path}: migration {step.version:04}_{step.name} was applied to it in another form than "
+                f"{name}: migration {step.version:04}_{step.name} was applied to it in another form than "
                 f"this instar {__version__} has; it was not changed. Use the version that wrote it."
             )
-    return [step for step in steps if step.version not in applied]
+    return [step for step in steps if step.version not in known]
 
 
 def _apply(connection: sqlite3.Connection, missing: list[Migration]) -> None:

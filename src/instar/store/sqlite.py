@@ -1,4 +1,4 @@
-"""The store in one SQLite file: WAL, one writer thread with group commit, a few readers.
+"""The store in one SQLite file or on a PostgreSQL server: one writer thread with group commit, a few readers.
 
 What `commit` is given is encoded before it first waits, so the rows are those of the call. Its events
 are published as the objects they are: do not change what they hold before `commit` returns.
@@ -6,9 +6,8 @@ are published as the objects they are: do not change what they hold before `comm
 
 import asyncio
 import logging
-import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -50,8 +49,9 @@ from instar.store import (
     Write,
     rows,
 )
-from instar.store.migrate import Synchronous, migrations, prepare
-from instar.store.rows import encode_commit, statements
+from instar.store.database import Connection, Database, Row
+from instar.store.migrate import File, Synchronous
+from instar.store.rows import encode_commit
 from instar.store.writer import Near, Readers, Writer
 from instar.wire import ids
 
@@ -64,20 +64,30 @@ EVENTS_KEPT: Final = 7 * 24 * 3600 * 1000
 _PRUNED_EVERY: Final = 3600 * 1000
 _PRUNED_AT_ONCE: Final = 300
 
+_ALL: Final = 2**62
+"""More rows than there are: SQLite knows no other word for all of them that PostgreSQL knows too."""
+
 _ENDED = "Tool execution was interrupted: the process that ran it ended."
 _CUT = "The answer was interrupted: the process that wrote it ended."
 
 
 async def open_store(
-    path: Path, publish: Callable[[Event], None], *, synchronous: Synchronous = "NORMAL"
+    where: Path | str, publish: Callable[[Event], None], *, synchronous: Synchronous = "NORMAL"
 ) -> "Store":
-    """Open the database at `path`, made with its folder if it is not there, and bring it up to date.
+    """Open a database and bring it up to date: a file, made with its folder if it is not there, or a server's URL.
 
-    `publish` gets every committed event on this event loop, in the order of the commits. Raises
-    `StoreError`, saying what to do, when the file is another program's, a newer instar's, damaged or
+    `publish` gets every event committed here on this event loop, in the order of the commits. Raises
+    `StoreError`, saying what to do, when the database is another program's, a newer instar's, damaged or
     not writable; it is then as it was.
     """
-    store = Store(path, publish, synchronous)
+    database: Database
+    if isinstance(where, Path):
+        database = File(where, synchronous)
+    else:
+        from instar.store.postgresql import Server  # psycopg is an extra, and takes 60 ms to import
+
+        database = Server(where)
+    store = Store(database, publish)
     await store.start()
     return store
 
@@ -88,26 +98,16 @@ class Store:
     Every method may raise `StoreError`; reads see every finished commit.
     """
 
-    def __init__(self, path: Path, publish: Callable[[Event], None], synchronous: Synchronous) -> None:
-        self._path = path
-        self._writer = Writer(path, partial(prepare, path, synchronous, migrations()), publish)
-        self._readers = Readers(path)
-        self._near = Near(path)
-        self._file: tuple[int, int] | None = None
+    def __init__(self, database: Database, publish: Callable[[Event], None]) -> None:
+        self._writer = Writer(database, publish)
+        self._readers = Readers(database)
+        self._near = Near(database)
         self._pruned = 0
+        self.check = database.check
 
     async def start(self) -> None:
-        """Open the file. Raises `StoreError`."""
+        """Open the database. Raises `StoreError`."""
         await self._writer.start()
-        self._file = file_identity(self._path)
-
-    def check(self) -> None:
-        """Raise `StoreError` when another file, or none, has the database's name: what is saved would be lost."""
-        if file_identity(self._path) != self._file:
-            raise StoreError(
-                f"{self._path}: the database was deleted, moved or replaced while instar ran, so nothing can be saved;"
-                " put the file back, or start instar again"
-            )
 
     async def close(self) -> None:
         """Finish pending work and close the database. May be called twice."""
@@ -157,7 +157,7 @@ class Store:
         self, last: str | int, directory: str | None = None, limit: int = 500
     ) -> list[Stored]:
         """Return durable events of all sessions, or of a directory's, after `last`: an event's id or a place."""
-        return await self._query(partial(_events_after, statements(), last, directory, limit))
+        return await self._query(partial(_events_after, last, directory, limit))
 
     async def projects(self, project_id: str | None = None) -> list[Project]:
         """Return the projects that are known, or the one with this id; last updated first."""
@@ -241,7 +241,7 @@ class Store:
         found = await self._read(tuple, "origins", (session_id,))
         return {message_id: rows.origin_of(text) for message_id, text in found}
 
-    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def ask(self, question: Callable[[Connection], T]) -> T:
         """Let one of `instar.store.statistics` read the database, in one read transaction."""
         return await self._query(question)
 
@@ -287,26 +287,26 @@ class Store:
             await self.commit(writes, events)
         return len(parts)
 
-    def _prune(self, connection: sqlite3.Connection) -> None:
+    def _prune(self, connection: Connection) -> None:
         """Delete some of the events that are too old; with the next commit more, where there are."""
         found = _fetch("oldest_events", (_PRUNED_AT_ONCE,), connection)
         old = [place for place, event_id in found if ids.age(event_id, _now()) > EVENTS_KEPT]
         if old:
             # Never the newest one, whose place the next would get again.
-            connection.execute(statements()["prune_events"], (old[-1],))
+            connection.run("prune_events", (old[-1],))
         if len(old) == _PRUNED_AT_ONCE:
             self._pruned = 0
 
-    def _query(self, question: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+    def _query(self, question: Callable[[Connection], T]) -> "asyncio.Future[T]":
         self.check()
         return self._readers.submit(question)
 
-    async def _read(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
+    async def _read(self, shape: Callable[[Row], Any], name: str, parameters: Any) -> list[Any]:
         return await self._query(
             lambda connection: [shape(row) for row in _fetch(name, parameters, connection)]
         )
 
-    async def _look(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
+    async def _look(self, shape: Callable[[Row], Any], name: str, parameters: Any) -> list[Any]:
         """Read a few rows that a key names, at once unless somebody holds the file."""
         self.check()
         try:
@@ -341,28 +341,19 @@ def _log_failure(done: "asyncio.Future[Any]") -> None:
         log.warning("old events were not deleted: %s", error)
 
 
-def file_identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one that gets its name; None when it is not there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
 def _limit(limit: int | None) -> int:
-    return -1 if limit is None else limit
+    return _ALL if limit is None else limit
 
 
-def _fetch(name: str, parameters: Any, connection: sqlite3.Connection) -> list[rows.Row]:
-    return connection.execute(statements()[name], parameters).fetchall()
+def _fetch(name: str, parameters: Any, connection: Connection) -> list[Row]:
+    return connection.run(name, parameters)
 
 
-def _messages(session_id: str, limit: int, connection: sqlite3.Connection) -> list[WithParts]:
+def _messages(session_id: str, limit: int, connection: Connection) -> list[WithParts]:
     newest_first = _fetch("messages", (session_id, limit), connection)
     if not newest_first:
         return []
@@ -373,7 +364,7 @@ def _messages(session_id: str, limit: int, connection: sqlite3.Connection) -> li
     return list(found.values())
 
 
-def _unfinished(session_id: str, connection: sqlite3.Connection) -> tuple[list[ToolPart], list[Assistant]]:
+def _unfinished(session_id: str, connection: Connection) -> tuple[list[ToolPart], list[Assistant]]:
     """The statements find what may be unfinished by its text; what it is decides."""
     parts: list[Part] = [rows.part_of(row) for row in _fetch("open_tool_parts", (session_id,), connection)]
     answers: list[Message] = [
@@ -395,32 +386,32 @@ def _interrupted(state: Any, now: int) -> ToolError:
     return ToolError(input=state.input, error=_ENDED, metadata=metadata, time=ToolSpan(start=start, end=now))
 
 
-def _sums(shares: Sequence[Share], connection: sqlite3.Connection) -> list[Sum]:
+def _sums(shares: Sequence[Share], connection: Connection) -> list[Sum]:
     return [
         Sum(*_fetch("spent", (share.scope, share.key, rows.hour_of(share.since)), connection)[0])
         for share in shares
     ]
 
 
-def _recorded(row: rows.Row) -> Recorded:
+def _recorded(row: Row) -> Recorded:
     seq, event_id, session_id, kind, data = row
     return Recorded(seq, event_id, session_id, kind, wire.parse(data))
 
 
-def _follow_up(row: rows.Row) -> FollowUp:
+def _follow_up(row: Row) -> FollowUp:
     follow_up_id, session_id, source, prompt, created, origin = row
     return FollowUp(follow_up_id, session_id, source, wire.parse(prompt), created, rows.origin_of(origin))
 
 
-def _ask(row: rows.Row) -> PutAsk:
+def _ask(row: Row) -> PutAsk:
     return PutAsk(row[0], row[1], wire.parse(row[2]))
 
 
-def _todo(row: rows.Row) -> Todo:
+def _todo(row: Row) -> Todo:
     return Todo(content=row[0], status=row[1], priority=row[2])
 
 
-def _approval(row: rows.Row) -> Rule:
+def _approval(row: Row) -> Rule:
     return Rule(permission=row[0], pattern=row[1], action="allow")
 
 
@@ -428,24 +419,21 @@ _LATER = "\uffff"
 """Sorts behind every id."""
 
 
-def _events_after(
-    sql: Mapping[str, str], last: str | int, directory: str | None, limit: int, connection: sqlite3.Connection
-) -> list[Stored]:
+def _events_after(last: str | int, directory: str | None, limit: int, connection: Connection) -> list[Stored]:
     """Return what was stored after `last`, an event's id or a place, oldest first, at most `limit`.
 
     An id that is not stored itself (of an event that never is, or of a session that is gone) stands for the
     time in it: ids sort by when they were made.
     """
-    place = last if isinstance(last, int) else _place(last, connection, sql)
+    place = last if isinstance(last, int) else _place(last, connection)
     chosen = {"place": place, "directory": directory, "limit": limit}
-    return [_stored(row) for row in connection.execute(sql["events_after"], chosen)]
+    return [_stored(row) for row in connection.run("events_after", chosen)]
 
 
-def _place(event_id: str, connection: sqlite3.Connection, sql: Mapping[str, str]) -> int:
-    found = connection.execute(sql["event_place"], (event_id,)).fetchone()
-    if found is None:
-        found = connection.execute(sql["event_place_by_time"], (event_id, _LATER)).fetchone()
-    return int(found[0])
+def _place(event_id: str, connection: Connection) -> int:
+    found = connection.run("event_place", (event_id,))
+    found = found or connection.run("event_place_by_time", (event_id, _LATER))
+    return int(found[0][0])
 
 
 def _stored(row: tuple[Any, ...]) -> Stored:
