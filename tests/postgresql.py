@@ -1,13 +1,18 @@
-"""A PostgreSQL server for tests, with a folder and a socket of its own; Debian's `postgresql` must be installed."""
+"""A PostgreSQL server for tests, with a folder and a socket of its own; Debian's `postgresql` must be installed.
 
+With ``INSTAR_POSTGRESQL=1`` (`make test-cluster`) the stores of tests are on such a server.
+"""
+
+import atexit
+import hashlib
 import itertools
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -50,12 +55,12 @@ class Cluster:
     def stop(self, mode: str = "immediate") -> None:
         self.run("pg_ctl", "-w", "-D", "data", "-m", mode, "stop")
 
-    def database(self) -> str:
-        """Make an empty schema, and return the URL that names it."""
-        name = next(self._names)
+    def database(self, name: str = "") -> str:
+        """Make an empty schema, unless one with this name is there, and return the URL that names it."""
+        name = name or next(self._names)
         url = f"postgresql:///postgres?host={self.folder}&user=postgres"
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type]
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")  # type: ignore[arg-type]
         return f"{url}&options=-csearch_path%3D{name}"
 
 
@@ -68,9 +73,9 @@ def programs() -> Path:
     return found[-1].parent
 
 
-@contextmanager
-def cluster() -> Iterator[Cluster]:
-    """Start a server, and end it with its folder."""
+@cache
+def cluster() -> Cluster:
+    """Return the server of this process, which ends with it."""
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     if os.geteuid() == 0:
         owner = pwd.getpwnam("postgres")
@@ -78,8 +83,15 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster(programs(), folder)
     made.run("initdb", "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
     made.start()
-    try:
-        yield made
-    finally:
-        made.stop()
-        shutil.rmtree(folder)
+    atexit.register(shutil.rmtree, folder)
+    atexit.register(made.stop)
+    return made
+
+
+def database_variable(root: Path) -> dict[str, str]:
+    """The environment variable of those whose store is to be on the server: one schema for each folder."""
+    if not os.environ.get("INSTAR_POSTGRESQL"):
+        return {}
+    return {
+        "INSTAR_DATABASE": cluster().database("of_" + hashlib.sha256(str(root).encode()).hexdigest()[:24])
+    }

@@ -2,14 +2,13 @@
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from tests import postgresql
-from tests.postgresql import Cluster
 
 from instar.event import Event
 from instar.message import (
@@ -103,12 +102,6 @@ def published() -> list[Event]:
     return []
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    with postgresql.cluster() as made:
-        yield made
-
-
 @pytest.fixture(
     scope="session",
     params=["sqlite", "postgresql"] if os.environ.get("INSTAR_POSTGRESQL") else ["sqlite"],
@@ -118,8 +111,7 @@ def fresh(
 ) -> Callable[[], Path | str]:
     """Return a place where no database is yet: a file, or a server's schema."""
     if request.param == "postgresql":
-        database: Callable[[], str] = request.getfixturevalue("cluster").database
-        return database
+        return postgresql.cluster().database
     return lambda: tmp_path_factory.mktemp("store") / "data" / "instar.db"
 
 

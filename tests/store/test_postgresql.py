@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.postgresql import Cluster
+from tests.postgresql import cluster
 from tests.store.conftest import Make
 from tests.waiting import until
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(not os.environ.get("INSTAR_POSTGRESQL"), reason=
 
 
 @pytest.fixture
-def url(cluster: Cluster) -> str:
-    return cluster.database()
+def url() -> str:
+    return cluster().database()
 
 
 @pytest.fixture
@@ -91,15 +91,15 @@ async def test_a_reader_of_all_events_misses_none_of_those_that_several_processe
     assert sorted(heard) == sorted(event.id for event in written)
 
 
-async def test_a_store_works_again_once_its_server_is_back(url: str, cluster: Cluster) -> None:
+async def test_a_store_works_again_once_its_server_is_back(url: str) -> None:
     store = await open_store(url, lambda event: None)
     await store.commit([PutValue("p", "before", 1)])
-    await asyncio.to_thread(cluster.stop, "fast")
+    await asyncio.to_thread(cluster().stop, "fast")
     with pytest.raises(StoreError, match="make sure that the server runs"):
         await store.commit([PutValue("p", "lost", 1)])
     with pytest.raises(StoreError, match="make sure that the server runs"):
         await store.values("p")
-    await asyncio.to_thread(cluster.start)
+    await asyncio.to_thread(cluster().start)
     await store.commit([PutValue("p", "after", 1)])
     assert await store.values("p") == {"after": 1, "before": 1}
     await store.close()
@@ -161,5 +161,5 @@ SELECT 'q' || n, 'p' || n % 200, 'bash', 'r' || n, 1, 1 FROM generate_series(1, 
 )
 """A hundred thousand sessions with what belongs to them."""
 
-WHOLE = {"projects", "saying", "usage"}
-"""What a person asks about everything: the list of projects, a search, the statistics."""
+WHOLE = {"projects", "saying", "usage", "schema", "waiting"}
+"""What a person asks about everything: the list of projects, a search, the statistics, all that waits."""

@@ -61,9 +61,10 @@ async def _rooms(ctx: click.Context) -> "ConfiguredRooms":
 
 async def _stored(ctx: click.Context, names: "Callable[[Store, str], Awaitable[Named]]") -> Named:
     """Return the names that the database has of the folder's project."""
+    from instar.store.database import database_at
     from instar.store.sqlite import open_store
 
-    if not ctx.obj.paths.database.exists():
+    if not database_at(ctx.obj.paths.database).made():
         return []
     project = await ctx.obj.project(_folder(ctx))
     store = await open_store(ctx.obj.paths.database, lambda events: None)

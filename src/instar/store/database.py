@@ -4,10 +4,12 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from instar.store import StoreError
 
+Synchronous = Literal["NORMAL", "FULL"]
+"""Of a file: ``NORMAL`` survives the death of the process, ``FULL`` the loss of power as well."""
 SQL: Final = Path(__file__).parent / "sql"
 
 Row = tuple[Any, ...]
@@ -58,11 +60,35 @@ class Database(Protocol):
     def check(self) -> None:
         """Raise `StoreError` when what is saved would be lost."""
 
+    def made(self) -> bool:
+        """Whether it is there; else `open` makes it."""
+
+    def size(self) -> int:
+        """Return how many bytes it takes. Raises what `explain` takes."""
+
+    def shrink(self) -> None:
+        """Give back the space of what was deleted. Raises `StoreError`."""
+
     def explain(self, error: Exception) -> Exception:
         """Return the `StoreError` for one of the database's errors; any other as it is."""
 
     def is_locked(self, error: Exception) -> bool:
         """Whether trying again would only wait as long again."""
+
+
+def database_at(where: Path | str, synchronous: Synchronous = "NORMAL") -> Database:
+    """Return the database in a file, or on the server that a URL names. Raises `StoreError`: a URL of another kind."""
+    if isinstance(where, Path):
+        from instar.store.migrate import File
+
+        return File(where, synchronous)
+    if not where.startswith(("postgresql://", "postgres://")):
+        raise StoreError(
+            f"a database is a URL, postgresql://USER@HOST/NAME, and not {where!r} (INSTAR_DATABASE)"
+        )
+    from instar.store.postgresql import Server  # psycopg is an extra, and takes a while to import
+
+    return Server(where)
 
 
 @cache

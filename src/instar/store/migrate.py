@@ -12,14 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from instar import __version__
 from instar.store import StoreError
-from instar.store.database import SQL, Row, statements
-
-Synchronous = Literal["NORMAL", "FULL"]
-"""``NORMAL`` survives the death of the process, ``FULL`` the loss of power as well."""
+from instar.store.database import SQL, Row, Synchronous, statements
 
 _LEDGER: Final = """CREATE TABLE IF NOT EXISTS instar_migration (
   version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
@@ -96,6 +93,21 @@ class File:
                 " put the file back, or start instar again"
             )
 
+    def made(self) -> bool:
+        return self._path.exists()
+
+    def size(self) -> int:
+        return self._path.stat().st_size
+
+    def shrink(self) -> None:
+        """Give back the space of what was deleted. Raises `StoreError` when another program writes meanwhile."""
+        try:
+            with closing(self.connect()) as connection:
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise self.explain(error) from error
+
     def explain(self, error: Exception) -> Exception:
         if isinstance(error, sqlite3.Error | OverflowError | OSError):
             return explain(error, self._path)
@@ -171,16 +183,6 @@ def connect(path: Path, *, waits: int = _BUSY_MS, cache: int = 4000) -> SqliteCo
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA cache_size = -{cache}")
     return connection
-
-
-def shrink(path: Path) -> None:
-    """Give back the space of what was deleted. Raises `StoreError` when another program writes meanwhile."""
-    try:
-        with closing(connect(path)) as connection:
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except sqlite3.Error as error:
-        raise explain(error, path) from error
 
 
 def explain(error: Exception, path: Path) -> StoreError:

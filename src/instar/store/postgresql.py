@@ -1,6 +1,7 @@
 """The store's tables on a PostgreSQL server: connections that speak the statements, and what their errors mean."""
 
 import re
+from contextlib import closing
 from functools import cache
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -57,7 +58,7 @@ class PostgresConnection:
         self._connection.execute(cast("Any", statements))
 
     def begin(self, *, writes: bool) -> None:
-        if self._connection.broken or self._connection.closed:
+        if self._connection.closed:  # so it is after it was lost
             self._connection = self._connected()
         if writes:
             self._connection.execute("BEGIN")
@@ -93,11 +94,9 @@ class Server:
             raise self.explain(error) from error
         try:
             self._prepare(connection)
-        except psycopg.Error as error:
-            raise self.explain(error) from error
-        except StoreError:
+        except (psycopg.Error, StoreError) as error:
             connection.close()
-            raise
+            raise self.explain(error) from error
         return connection
 
     def connect(self, *, waits: bool = True) -> PostgresConnection:
@@ -108,10 +107,21 @@ class Server:
     def check(self) -> None:
         """Nobody takes a server's tables away unseen."""
 
+    def made(self) -> bool:
+        return True
+
+    def size(self) -> int:
+        with closing(self.connect()) as connection:
+            return int(connection.execute("SELECT pg_database_size(current_database())").fetchone()[0])
+
+    def shrink(self) -> None:
+        """A server does it by itself (autovacuum)."""
+
     def explain(self, error: Exception) -> Exception:
         if not isinstance(error, psycopg.Error):
             return error
-        text = " ".join(str(error).split())
+        # The whole text of an error shows the row that it is about.
+        text = error.diag.message_primary or " ".join(str(error).split())
         advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), "")
         return StoreError(f"{self.name}: {text}{f': {advice}' if advice else ''}")
 
@@ -174,7 +184,10 @@ _ADVICE: Final = (
         "what was written belongs to a project, session or message that is not in the store",
     ),
     (errors.UniqueViolation, "UNIQUE: an event or record with this id was written before"),
-    (errors.NotNullViolation, "a message or part with this id stands in another session or message"),
+    (
+        errors.NotNullViolation,
+        "NOT NULL: a message or part with this id stands in another session or message",
+    ),
     (
         errors.InsufficientPrivilege,
         "give the user the right to make tables in this schema, or name another one",

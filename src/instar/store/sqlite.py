@@ -49,8 +49,7 @@ from instar.store import (
     Write,
     rows,
 )
-from instar.store.database import Connection, Database, Row
-from instar.store.migrate import File, Synchronous
+from instar.store.database import Connection, Database, Row, Synchronous, database_at
 from instar.store.rows import encode_commit
 from instar.store.writer import Near, Readers, Writer
 from instar.wire import ids
@@ -80,14 +79,7 @@ async def open_store(
     `StoreError`, saying what to do, when the database is another program's, a newer instar's, damaged or
     not writable; it is then as it was.
     """
-    database: Database
-    if isinstance(where, Path):
-        database = File(where, synchronous)
-    else:
-        from instar.store.postgresql import Server  # psycopg is an extra, and takes 60 ms to import
-
-        database = Server(where)
-    store = Store(database, publish)
+    store = Store(database_at(where, synchronous), publish)
     await store.start()
     return store
 

@@ -171,6 +171,19 @@ SELECT owner, fence, time_expires FROM instar_lease WHERE session_id = ? AND tim
 -- name: release_lease
 UPDATE instar_lease SET time_expires = 0 WHERE session_id = ? AND owner = ? AND fence = ?;
 
+-- name: schema
+SELECT max(version) FROM instar_migration;
+
+-- name: running
+SELECT session.id, session.title, session.directory, lease.owner
+FROM instar_lease AS lease JOIN session ON session.id = lease.session_id
+WHERE lease.time_expires > ? ORDER BY session.id DESC;
+
+-- name: waiting
+SELECT session.id, session.title, session.directory, queue.source, count(*)
+FROM instar_follow_up AS queue JOIN session ON session.id = queue.session_id
+GROUP BY session.id, session.title, session.directory, queue.source ORDER BY session.id DESC, min(queue.position);
+
 -- name: projects
 SELECT id, worktree, vcs, name, icon_url, icon_url_override, icon_color, time_created, time_updated, time_initialized,
   commands
