@@ -1,4 +1,5 @@
-// An editor's session through @agentclientprotocol/sdk: node acp.mjs INSTALLED FOLDER COMMAND...
+// An editor's session through @agentclientprotocol/sdk: node acp.mjs INSTALLED FOLDER COMMAND..., or a URL and an
+// Authorization header in place of the command.
 // Prints each message that goes over the wire as a line of JSON: {"to": "agent" or "client", "message": …}.
 import { spawn } from "node:child_process";
 import { Readable, Writable } from "node:stream";
@@ -6,7 +7,8 @@ import { Readable, Writable } from "node:stream";
 const [installed, folder, program, ...words] = process.argv.slice(2);
 const acp = await import(`${installed}/node_modules/@agentclientprotocol/sdk/dist/v1/stable/acp.js`);
 const { methods } = acp;
-const agent = spawn(program, words, { cwd: folder, stdio: ["pipe", "pipe", "inherit"] });
+const remote = program.startsWith("http");
+let agent;
 
 const tapped = (to) =>
   new TransformStream({
@@ -15,9 +17,16 @@ const tapped = (to) =>
       controller.enqueue(message);
     },
   });
-const wire = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
+let wire;
+if (remote) {
+  const { createHttpStream } = await import(`${installed}/node_modules/@agentclientprotocol/sdk/dist/transports/http-stream.js`);
+  wire = createHttpStream(program, { headers: { Authorization: words[0] } });
+} else {
+  agent = spawn(program, words, { cwd: folder, stdio: ["pipe", "pipe", "inherit"] });
+  wire = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
+}
 const sent = tapped("agent");
-sent.readable.pipeTo(wire.writable).catch(() => {});
+const ended = sent.readable.pipeTo(wire.writable).catch(() => {});
 const stream = { readable: wire.readable.pipeThrough(tapped("client")), writable: sent.writable };
 
 let kind = "allow_once";
@@ -54,4 +63,9 @@ await client.connectWith(stream, async (ctx) => {
   await ask(methods.agent.session.close, { sessionId });
   await ask(methods.agent.session.resume, { sessionId, cwd: folder, mcpServers: [] });
 });
-agent.stdin.end();
+if (remote) {
+  await stream.writable.close();
+  await ended;
+} else {
+  agent.stdin.end();
+}

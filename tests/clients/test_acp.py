@@ -1,5 +1,6 @@
 """Editors: `instar acp` and the implementation of the protocol from npm, which is another than the one it uses."""
 
+import base64
 import json
 import os
 import subprocess
@@ -8,22 +9,52 @@ from pathlib import Path
 
 from tests.clients import exchange
 from tests.clients.programs import PATIENCE
+from tests.server.conftest import LOGIN, Served
 
 INSTALLED = Path(os.environ.get("INSTAR_CLIENTS", "")).resolve()
 
 
 def test_an_editors_exchange_is_as_it_was_recorded(tmp_path: Path) -> None:
-    (project := tmp_path / "project").mkdir()
-    (config := tmp_path / ".config/instar").mkdir(parents=True)
+    _prepare(tmp_path)
+    found, recorded = _exchanged(tmp_path, sys.executable, "-m", "instar", "acp")
+    assert found == recorded
+
+
+def test_an_exchange_over_http_says_the_same(tmp_path: Path) -> None:
+    _prepare(tmp_path)
+    server = Served([], tmp_path / "project", _environment(tmp_path))
+    try:
+        basic = "Basic " + base64.b64encode(":".join(LOGIN).encode()).decode()
+        found, recorded = _exchanged(tmp_path, f"{server.url}/acp", basic)
+    finally:
+        server.stop()
+    # The streams of the connection and of its session keep their order, but not one beside the other.
+    assert sorted(found) == sorted(recorded)
+
+
+def _prepare(home: Path) -> None:
+    (home / "project").mkdir()
+    (config := home / ".config/instar").mkdir(parents=True)
     (config / "instar.json").write_text(json.dumps(exchange.SETTINGS))
-    (story := tmp_path / "story.txt").write_text(exchange.STORY)
+    (home / "story.txt").write_text(exchange.STORY)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "INSTAR_SCRIPT": str(home / "story.txt"),
+        "INSTAR_SERVER_PASSWORD": LOGIN[1],
+    }
+
+
+def _exchanged(home: Path, *agent: str) -> tuple[list[str], list[str]]:
     script = Path(__file__).with_name("acp.mjs")
     done = subprocess.run(
-        ["node", str(script), str(INSTALLED), str(project), sys.executable, "-m", "instar", "acp"],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "INSTAR_SCRIPT": str(story)},
+        ["node", str(script), str(INSTALLED), str(home / "project"), *agent],
+        env=_environment(home),
         stdout=subprocess.PIPE,
         timeout=PATIENCE,
         check=True,
     )
-    found, recorded = exchange.compared(map(json.loads, done.stdout.splitlines()))
-    assert found == recorded
+    return exchange.compared(map(json.loads, done.stdout.splitlines()))

@@ -164,14 +164,66 @@ async def test_a_plugin_that_does_not_load_is_one_line_and_the_others_work(
     assert said(await door.ask(await door.session(), "hi")) == "hello!!"
 
 
-async def test_what_needs_bun_says_so_where_node_runs_it(
+LEAVING = """
+import { spawn } from "node:child_process"
+import { appendFileSync, existsSync, writeFileSync } from "node:fs"
+const tick = () => appendFileSync("ticks", ".")
+tick()
+setInterval(tick, 20)
+const left = spawn("sleep", ["600"])
+writeFileSync("left", String(left.pid))
+export const P = async () => { WAY }
+"""
+WAYS = {
+    "throw new Error('no')": "no",
+    "return { timeout: -1 }": "'timeout' is -1",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_plugin_that_is_skipped_leaves_no_timer_and_no_child(
+    house: Machine, write: Write, way: str
+) -> None:
+    write(f"export const P = {BANG}", "a.js")
+    write(LEAVING.replace("WAY", way), "b.js")
+    house.says(HELLO)
+    door = await house.open()
+    (notice,) = door.runtime.notices
+    assert WAYS[way] in notice
+    pid = int((house.folder / "left").read_text())
+    ticks = (house.folder / "ticks").stat().st_size
+    assert not Path(f"/proc/{pid}").exists()
+    assert said(await door.ask(await door.session(), "hi")) == "hello!"
+    assert (house.folder / "ticks").stat().st_size == ticks
+
+
+NEEDING = "import { Glob } from 'bun'; export const P = async () => {}"
+
+
+async def test_what_needs_bun_is_skipped_where_the_person_wants_none(
     house: Machine, write: Write, tmp_path: Path
 ) -> None:
+    asked = []
+
+    async def refuse(step: str) -> bool:
+        asked.append(step)
+        return False
+
+    path = write(NEEDING)
     house.environment["PATH"] = str(programs(tmp_path, "node"))  # type: ignore[index]
-    path = write("import { Glob } from 'bun'; export const P = async () => {}")
-    (notice,) = (await house.open()).runtime.notices
+    options = Options(house.folder, house.environment, {"model": "scripted/x"}, confirm=refuse)
+    async with await Runtime.open(options) as runtime:
+        (notice,) = runtime.notices
+    assert asked == ["the plugin mine needs bun, which is not on PATH: install bun@1.4.5 from npm (100 MB)"]
     assert notice.startswith(f"plugin {path} is skipped: ")
     assert "it needs bun, so install bun" in notice
+
+
+async def test_without_npm_what_needs_bun_says_so(house: Machine, write: Write, tmp_path: Path) -> None:
+    house.environment["PATH"] = str(programs(tmp_path, "node"))  # type: ignore[index]
+    path = write(NEEDING)
+    (notice,) = (await house.open()).runtime.notices
+    assert notice.startswith(f"plugin {path} is skipped: bun@1.4.5 is an npm package, and there is no npm")
 
 
 def programs(folder: Path, *more: str) -> Path:

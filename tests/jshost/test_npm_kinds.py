@@ -1,5 +1,6 @@
 """What plugins bring from the real registry, or count on: TypeScript, zod, effect, the SDK. `make test-js` runs it."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -242,3 +243,39 @@ async def test_a_plugin_that_is_named_may_have_each_ending_that_bun_takes(
     door = await house.open()
     assert not door.runtime.notices
     assert said(await door.ask(await door.session(), "hi")) == "hello!"
+
+
+NEEDS_BUN = """
+import { Glob } from "bun"
+import { dlopen } from "bun:ffi"
+const text = await Bun.file("notes.txt").text()
+export const P = async () => ({ 'text.complete': async (input, output) => {
+  output.text += `${text}${new Glob("*.txt").match("a.txt")} ${typeof dlopen}`
+} })
+"""
+
+
+@pytest.mark.skipif(shutil.which("bun") is not None, reason="there is a bun on PATH")
+async def test_a_plugin_that_needs_bun_runs_by_one_of_npms_which_is_installed_once(
+    house: Machine, write: Write, kept: Path
+) -> None:
+    house.environment |= {"XDG_CACHE_HOME": str(kept)}  # type: ignore[operator]
+    (house.folder / "notes.txt").write_text("! ")
+    write(HOOK.replace(": any", "").replace("word", "'?'").join(["export const Q = ", ""]), "before.js")
+    write(NEEDS_BUN)
+    asked = []
+
+    async def confirm(step: str) -> bool:
+        asked.append(step)
+        return True
+
+    options = Options(house.folder, house.environment, {"model": "scripted/x"}, confirm=confirm)
+    for _ in range(2):
+        house.says("== turn\ntext: hello\n")
+        async with await Runtime.open(options) as runtime:
+            assert not runtime.notices
+            assert {one.host.runs for one in runtime.instance.plugins.loaded} == {"bun"}
+            session = (await runtime.session.create(SessionBody())).id
+            answer = await runtime.session.prompt(session, PromptBody.text("hi"))
+            assert said(answer) == "hello?! true function"
+    assert len(asked) == 1

@@ -44,16 +44,29 @@ async def mine(input, options=None):
 """
 
 
-async def test_evolve_stands_aside_for_a_plugin_that_offers_its_tools_and_says_so(house: Machine) -> None:
+@pytest.mark.parametrize("listed", [["mine"], ["evolve", "mine"]])
+async def test_evolve_stands_aside_for_a_plugin_that_offers_its_tools_wherever_it_is_listed(
+    house: Machine, listed: list[str]
+) -> None:
     (house.folder / "ws").mkdir()
     mine = house.folder / "mine.py"
     mine.write_text(EVOLVING)
-    house.settings(plugin=[str(mine)])
+    house.settings(plugin=[str(mine) if name == "mine" else name for name in listed])
     house.environment["INSTAR_WORKSPACE"] = str(house.folder / "ws")
     door = await house.open()
     assert door.runtime.instance.plugins.names == ["mine"]
     said = "plugin evolve stands aside: the plugin mine offers its tool evolve_hook_edit"
     assert said in door.runtime.notices
+
+
+async def test_evolve_keeps_its_place_among_the_listed_plugins(house: Machine) -> None:
+    (house.folder / "ws").mkdir()
+    mine = house.folder / "mine.py"
+    mine.write_text("async def mine(input, options=None):\n    return {}\n")
+    house.settings(plugin=["evolve", str(mine)])
+    house.environment["INSTAR_WORKSPACE"] = str(house.folder / "ws")
+    door = await house.open()
+    assert door.runtime.instance.plugins.names == ["evolve", "mine"]
 
 
 async def test_an_entry_of_the_settings_switches_evolve_off_by_name(house: Machine) -> None:

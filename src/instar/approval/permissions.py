@@ -116,6 +116,16 @@ class Approvals:
         self.stops = stops
         self.confirms = confirms and person not in (None, always_once)
         self._waiting: dict[str, PendingAsk] = {}
+        self.granted: dict[str, list[Rule]] = {}
+        """What `grant` lets pass, by session, until its turn ends."""
+
+    def grant(self, session_id: str, rules: Sequence[Rule]) -> None:
+        """Let what a skill or command of the person's names pass unasked until the session's turn ends.
+
+        It holds as an `always` answer does.
+        """
+        if rules:
+            self.granted.setdefault(session_id, []).extend(rules)
 
     async def require(
         self, ask: Ask, rules: Sequence[Rule], session_id: str, tool: str, caller: AskedBy
@@ -138,7 +148,8 @@ class Approvals:
         action = await self._consult(ask, patterns, action, session_id, tool, caller)
         if action == "deny":
             raise PermissionDenied(f"A plugin denied this call ({ask.permission} on {', '.join(patterns)}).")
-        if action == "ask" and (ask.anew or not _covers(await self.approvals(), names, patterns, always)):
+        given = [*await self.approvals(), *self.granted.get(session_id, ())] if action == "ask" else []
+        if action == "ask" and (ask.anew or not _covers(given, names, patterns, always)):
             asked = PermissionAsked(
                 id=ids.new("per"),
                 session_id=session_id,

@@ -143,6 +143,12 @@ async def _aside(ctx: click.Context) -> Named:
     return [(name, ", ".join(file.path for file in files)) for name, files in found.items()]
 
 
+async def _plugin_folders(ctx: click.Context) -> Named:
+    from instar.settings.plugin_folders import PluginFolders
+
+    return [(one.name, one.source) for one in PluginFolders(ctx.obj.paths).installed().values()]
+
+
 def _paths(kind: str) -> Complete:
     """Return what lets the shell complete paths."""
 
@@ -165,5 +171,6 @@ kept = words_of(_kept)
 allowed = words_of(_allowed)
 workspaces = words_of(_workspaces)
 put_aside = words_of(_aside)
+plugin_folders = words_of(_plugin_folders)
 files = _paths("file")
 folders = _paths("dir")

@@ -32,10 +32,12 @@ from instar.provider.resolve import NoModel, UnknownModel
 from instar.sandbox import find_level
 from instar.server.browser import running
 from instar.settings.config import Config
+from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
 from instar.store import StoreError
 from instar.store.database import database_at
 from instar.store.migrate import migrations, prepare
+from instar.wire.document import DocumentError, read_jsonc
 
 PORT: Final = 4096
 """The port of ``instar serve`` when none is named."""
@@ -88,6 +90,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             await _sandbox(processes, context, found),
             database,
             trust,
+            *_plugins(context, folder, found),
             _evolve(context, await evolve, found),
             _port(context),
             _log(context.paths.log_file),
@@ -327,6 +330,30 @@ def _trust(context: Context, folder: Path, found: Checked) -> Diagnosis:
         return Diagnosis("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"
     return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
+
+
+def _plugins(context: Context, folder: Path, found: Checked) -> Iterator[Diagnosis]:
+    """The plugin folders, and the plugins that Claude Code's settings name, which are not taken from there."""
+    read = found.read
+    if read is not None and read.plugin_folders:
+        names = ", ".join(f"{one.name} {one.installed.version}".strip() for one in read.plugin_folders)
+        yield Diagnosis("plugins", "ok", names)
+    yield from (
+        Diagnosis("plugins", "note", one) for one in (read.notices if read else ()) if "plugin" in one
+    )
+    for path in (
+        place / ".claude" / name
+        for place in (folder, context.paths.home)
+        for name in ("settings.json", "settings.local.json")
+    ):
+        try:
+            said = as_map(read_jsonc(path))
+        except (OSError, DocumentError):
+            continue
+        named = [*as_map(said.get("enabledPlugins")), *as_map(said.get("extraKnownMarketplaces"))]
+        if named:
+            text = f"{path} names plugins or marketplaces of Claude Code, which are not taken from there: "
+            yield Diagnosis("plugins", "note", text + ", ".join(named), "instar plugin add SOURCE NAME")
 
 
 def _port(context: Context) -> Diagnosis:

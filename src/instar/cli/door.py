@@ -263,13 +263,24 @@ async def opened_runtime(options: "Options", *, automatic: bool = False) -> "Asy
     from instar.server.own_server import OwnServer
 
     mark_own()
-    asked = replace(options, automatic=automatic, http=in_process, serve=OwnServer)
+    asked = replace(options, automatic=automatic, http=in_process, serve=OwnServer, confirm=_confirmed)
     async with await Runtime.open(asked) as runtime:
         collector.started()
         tell_untrusted(runtime.untrusted)
         for notice in runtime.notices:
             note(notice)
         yield runtime
+
+
+async def _confirmed(step: str) -> bool:
+    """Ask the person at the terminal whether to go on; where nobody is there, say what is done."""
+    # Start-up time: most runs ask nothing.
+    from instar.cli import person
+
+    if person.is_there():
+        return await person.yes(f"{step}?")
+    note(step)
+    return True
 
 
 def drop_output() -> None:

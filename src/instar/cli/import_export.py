@@ -10,7 +10,7 @@ from instar import wire
 from instar.cli import complete
 from instar.cli.door import Context, door, folder_option
 from instar.cli.session import find, open_sessions
-from instar.cli.text import echo, local_time, note, one_line, short
+from instar.cli.text import counted, echo, local_time, note, one_line, short
 from instar.cli.transcript import markdown_of
 from instar.message import Session
 from instar.opencode.database import OpencodeDatabase, Summary, families, of_folder, read_family
@@ -209,7 +209,7 @@ def _list(runtime: Runtime, found: list[Summary]) -> int:
     here = [one for one in of_folder(found, project.directory, project.id) if one.parent_id is None]
     for one in here:
         title = short(one.title, 60)
-        echo(f"{one_line(one.id)}  {local_time(one.updated)}  {title}  ({one.messages} messages)")
+        echo(f"{one_line(one.id)}  {local_time(one.updated)}  {title}  ({counted(one.messages, 'message')})")
     what = f"{len(here)} of the database's {len(found)} sessions are this folder's"
     note(f"{what}; import with --session ID, --project PATH or --all")
     return 0
@@ -218,6 +218,6 @@ def _list(runtime: Runtime, found: list[Summary]) -> int:
 def _print_imported(transcripts: list[Transcript]) -> None:
     for one in transcripts:
         title = short(one.session.title, 72)
-        echo(f"imported {one.session.id}  {title}  ({len(one.messages)} messages)")
+        echo(f"imported {one.session.id}  {title}  ({counted(len(one.messages), 'message')})")
         for text in one.notes:
             note(f"{one.session.id}: {text}")

@@ -60,6 +60,7 @@ async def means(
             trusted=trust.is_trusted,
             origins=read.origins,
             served=read.served,
+            plugin_folders=read.plugin_folders,
         )
 
 

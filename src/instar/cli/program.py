@@ -32,6 +32,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "agent": ("instar.cli.agent:command", "List, show or create agents."),
         "models": ("instar.cli.models:command", "List the models that can be called."),
         "mcp": ("instar.cli.mcp:command", "List MCP servers, or approve what changed in one."),
+        "plugin": (
+            "instar.cli.plugin:command",
+            "Add or update plugin folders of Claude Code and Agent Plugins.",
+        ),
         "auth": ("instar.cli.auth:command", "Keep, list or forget providers' keys."),
         "permission": (
             "instar.cli.permission:command",

@@ -7,13 +7,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import click
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from instar.cli import collector, streams
 from instar.cli.door import Context, Failure, door, folder_option, in_process, workspace_options
-from instar.cli.text import echo, note
+from instar.cli.text import echo, installing, note
 from instar.process import mark_own
 from instar.server.access import origins
 from instar.server.browser import recorded
+from instar.server.errors import refusal
 from instar.server.instances import Instances
 from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
 from instar.server.own_server import OwnServer
@@ -123,6 +126,7 @@ async def serve_at(
         context.environment.get("OPENCODE_SERVER_USERNAME") or "opencode",
         "" if password is None else password.origin.replace(f"{context.paths.home}/", "~/"),
         context.paths.page_tickets,
+        {"/acp": _Editors(instances)},
     )
     mark_own()
     with ExitStack() as stack:
@@ -142,6 +146,34 @@ async def serve_at(
         except BindError as error:
             raise Failure(str(error)) from error
     streams.hurry()
+
+
+class _Editors:
+    """The door for editors (ASGI), whose library is imported with the first request: most servers never see one."""
+
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
+        self._door: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            if self._door is None:
+                from instar.cli.acp.remote import EditorsDoor
+
+                self._door = EditorsDoor(self._instances)
+        except ModuleNotFoundError as error:
+            if error.name not in ("acp", "pydantic"):
+                raise
+            text = (
+                f"editors need the package agent-client-protocol here: {installing('agent-client-protocol')}"
+            )
+            answer = refusal(501, "NotInstalled", text)
+            if scope["type"] == "websocket":
+                await WebSocket(scope, receive, send).send_denial_response(answer)
+            else:
+                await answer(scope, receive, send)
+            return
+        await self._door(scope, receive, send)
 
 
 def _notices(password: Password | None, *, is_exposed: bool) -> list[str]:

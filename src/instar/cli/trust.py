@@ -187,14 +187,14 @@ def _name(folder: Path, path: Path) -> str:
     return os.fsencode(name).decode(errors="replace")
 
 
-def check_person(context: Context) -> None:
+def check_person(context: Context, command: str = "instar trust") -> None:
     """Raise `Failure` in a program that instar started: only a person accepts.
 
     The shield is what keeps such a program from it: it cannot write instar's data. This says so before it fails.
     """
     if context.environment.get(_MARK):
         raise Failure(
-            "instar trust is a person's: it is not done for a program that instar started. Type it in a terminal of "
+            f"{command} is a person's: it is not done for a program that instar started. Type it in a terminal of "
             "your own"
         )
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from instar.definitions.agent import shipped_prompt
+from instar.message import Rule
 from instar.settings.config import CommandConfig, Config
 from instar.wire import Plain
 
@@ -86,7 +87,8 @@ def _file(path: Path) -> Plain:
 _WORD: Final = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
 _QUOTED: Final = re.compile(r""""([^"]*)"|'([^']*)'""")
 _PLACE: Final = re.compile(r"\$(?:(\d+)|([A-Z][A-Z0-9_]*)(?![A-Za-z0-9_]))")
-_SHELL: Final = re.compile(r"!`([^`]+)`")
+SHELL: Final = re.compile(r"(?<!\S)!`([^`]+)`")
+"""A shell command in a template; in ``$!`` of a table in Markdown the mark stands behind something."""
 _ALL: Final = "ARGUMENTS"
 
 
@@ -95,7 +97,10 @@ class UnknownCommand(Exception):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command. Of one that is not `trusted` no shell command runs, and it mentions files of its project only."""
+    """A command. Of one that is not `trusted` no shell command runs, and it mentions files of its project only.
+
+    `grants` are what need not be asked in the turn that it begins.
+    """
 
     name: str
     template: str
@@ -105,6 +110,7 @@ class Command(msgspec.Struct, frozen=True):
     variant: str | None = None
     subtask: bool | None = None
     trusted: bool = True
+    grants: tuple[Rule, ...] = ()
 
     @property
     def hints(self) -> list[str]:
@@ -117,7 +123,7 @@ class Command(msgspec.Struct, frozen=True):
     @property
     def names(self) -> list[str]:
         """The names for which an argument ``NAME=value`` gives the value; those in shell commands are the shell's."""
-        text = _SHELL.sub("", self.template)
+        text = SHELL.sub("", self.template)
         return list(dict.fromkeys(match[2] for match in _PLACE.finditer(text) if _is_name(match)))
 
     def missing(self, arguments: str) -> list[str]:
@@ -229,7 +235,7 @@ def fill(command: Command, arguments: Arguments) -> Filled:
             return words[at] if 0 <= at < len(words) else ""
         return arguments.text if match[2] == _ALL else arguments.values.get(match[2], "")
 
-    text = _PLACE.sub(value, _SHELL.sub(held, template))
+    text = _PLACE.sub(value, SHELL.sub(held, template))
     takes = any(not _is_name(match) for match in _PLACE.finditer(template))
     if arguments.text and not takes:
         text = f"{text}\n\n{arguments.text}"

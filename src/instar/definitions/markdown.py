@@ -17,11 +17,13 @@ from typing import Any, Final
 
 import msgspec
 
+from instar.definitions import claude
 from instar.git.project import Project
 from instar.settings.config import Config, ConfigError, dotted
 from instar.settings.layer import Layer, Scope, merge
 from instar.settings.load import Settings, restricted
 from instar.settings.paths import Paths
+from instar.settings.plugin_folders import PluginFolder
 from instar.settings.rules import spread_flat
 from instar.settings.steering import SteeringView
 from instar.settings.trust import Trust
@@ -52,7 +54,7 @@ _WORDS: Final = {"yes": True, "on": True, "no": False, "off": False}
 class DefinitionFolder(msgspec.Struct, frozen=True):
     """A configuration folder. Of one that is not `trusted` nothing is read that lies outside of `root`.
 
-    `view` says where what steers in a project's folder is read.
+    `view` says where what steers in a project's folder is read. `plugin`: it is that plugin's.
     """
 
     folder: Path
@@ -60,6 +62,7 @@ class DefinitionFolder(msgspec.Struct, frozen=True):
     trusted: bool
     root: Path
     view: SteeringView | None = None
+    plugin: PluginFolder | None = None
 
 
 class DefinitionError(Exception):
@@ -84,6 +87,11 @@ def definition_folders(
     ]
 
 
+def plugin_source(plugin: PluginFolder) -> DefinitionFolder:
+    """Return the folder of an installed plugin: what is in it was accepted."""
+    return DefinitionFolder(plugin.root, "default", True, plugin.root, plugin=plugin)
+
+
 def complete(
     read: Settings, project: Project, paths: Paths, trust: Trust, before: Sequence[Layer] = ()
 ) -> tuple[Settings, list[str]]:
@@ -94,7 +102,8 @@ def complete(
     """
     mistakes: list[str] = []
     previous = {layer.origin: layer for layer in before if layer.trusted}
-    new = [
+    new = [layer for one in read.plugin_folders for layer in plugin_agents(one, mistakes)]
+    new += [
         layer
         for source in definition_folders(read, project, paths, trust)
         for layer in _layers(source, mistakes, previous)
@@ -125,6 +134,8 @@ def find(
     """
     for name in folders:
         top = source.folder / name
+        if source.plugin is not None and top.is_file():
+            yield top.parent, top
         found = {path for path in _walk(top, set()) if wanted(path.name)}
         if source.view is not None and (served := source.view.served(top)) != top:
             found |= {source.view.named(path) for path in _walk(served, set()) if wanted(path.name)}
@@ -204,6 +215,34 @@ def _layers(source: DefinitionFolder, mistakes: list[str], previous: Mapping[str
     if source.trusted or not layers:
         return layers
     return [Layer(str(source.folder), source.scope, merge(layers).data, trusted=False)]
+
+
+def plugin_agents(plugin: PluginFolder, mistakes: list[str]) -> Iterator[Layer]:
+    """Yield a layer of the settings for each agent of a plugin; its commands are skills."""
+    source = plugin_source(plugin)
+    for top, path in find(source, plugin.places("agents"), _is_markdown):
+        try:
+            found = load(path)
+            name = found.data.get("name") or path.relative_to(top).with_suffix("").as_posix()
+            block = _claude_agent(plugin, found)
+            yield _layer(source, "agent", f"{plugin.name}:{name}".replace("/", ":"), path, block, found)
+        except DefinitionError as error:
+            mistakes.append(str(error))
+
+
+def _claude_agent(plugin: PluginFolder, found: FrontMatter) -> Plain:
+    """An agent as Claude Code writes it, as a block of the configuration."""
+    said = found.data
+    block: Plain = {
+        "description": " ".join(str(said.get("description") or "").split()),
+        "mode": "subagent",
+        "prompt": plugin.expanded(found.body.strip()),
+    }
+    if (model := claude.named_model(said.get("model"))) is not None:
+        block["model"] = model
+    if rules := claude.denied(said.get("tools"), said.get("disallowedTools")):
+        block["permission"] = rules
+    return block
 
 
 def _layer(

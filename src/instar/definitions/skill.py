@@ -7,22 +7,26 @@ project's over the home's, the inner folder's over the outer's.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from instar.definitions import claude
 from instar.definitions.markdown import (
     DefinitionError,
     DefinitionFolder,
     definition_folders,
     find,
     load,
+    plugin_source,
     unknown_field,
 )
 from instar.git.project import Project
 from instar.message import Rule
 from instar.settings.load import Settings, folder_chain
 from instar.settings.paths import Paths
+from instar.settings.plugin_folders import PluginFolder
+from instar.settings.steered import walk
 from instar.settings.trust import Trust
 from instar.wire.front_matter import FrontMatter
 
@@ -30,25 +34,54 @@ NAME: Final = "SKILL.md"
 LONGEST_NAME: Final = 64
 LONGEST_DESCRIPTION: Final = 1024
 """Characters, as the format's own rules have it."""
+MOST_FILES: Final = 50
+"""Files of a skill that the model is told of."""
 
 _FOLDERS: Final = ("skill", "skills")
 _NEIGHBOURS: Final = (".claude", ".agents")
-_FIELDS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+_FIELDS: Final = (
+    *("name", "description", "license", "compatibility", "metadata", "allowed-tools"),
+    # Claude Code's.
+    *(
+        "argument-hint",
+        "arguments",
+        "disable-model-invocation",
+        "user-invocable",
+        "model",
+        "effort",
+        "context",
+    ),
+    *("agent", "hooks", "paths", "shell", "disallowed-tools", "when_to_use", "version"),
+)
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """One skill: `path` is its ``SKILL.md``, `text` what stands below the front matter."""
+    """One skill: `path` is its ``SKILL.md``, `text` what stands below the front matter.
+
+    `listed`: the model may load it; `invocable`: a person may, as a command. `hint` says what to write behind its name.
+    `grants` are what need not be asked while it is at work: only those of the person and of plugins have such.
+    """
 
     name: str
     description: str
     path: Path
     text: str
     trusted: bool = True
+    listed: bool = True
+    invocable: bool = True
+    hint: str = ""
+    model: str | None = None
+    grants: tuple[Rule, ...] = ()
 
     @property
     def whole(self) -> str:
-        """What the skill says, and where its other files stand."""
-        return f"This skill's folder: {self.path.parent}\n\n{self.text.strip()}"
+        """What the skill says, where it stands, and which other files it brings."""
+        text = f"This skill's folder: {self.path.parent}"
+        others = [path for path in walk(self.path.parent) if path != self.path][:MOST_FILES]
+        if others and self.path.name == NAME:
+            names = ", ".join(str(path.relative_to(self.path.parent)) for path in others)
+            text += f"\nIts other files, to be read when they are needed: {names}"
+        return f"{text}\n\n{self.text.strip()}"
 
 
 def skill_rules(skills: Mapping[str, Skill]) -> list[Rule]:
@@ -69,10 +102,12 @@ def read_skills(
     """
     mistakes: list[str] = []
     found: dict[str, Skill] = {}
+    for plugin in read.plugin_folders:
+        found |= plugin_skills(plugin, mistakes)
     for source in _sources(read, project, paths, trust):
         for _, path in find(source, _FOLDERS, lambda name: name == NAME):
             try:
-                skills = [_skill(path, load(path, source.view), source.trusted)]
+                skills = [_skill(path, load(path, source.view), source)]
             except DefinitionError as error:
                 mistakes.append(str(error))
                 known = before.values() if before is not None and source.trusted else ()
@@ -95,14 +130,64 @@ def _sources(read: Settings, project: Project, paths: Paths, trust: Trust) -> It
     yield from (source for source in own if source.scope != "global")
 
 
-def _skill(path: Path, found: FrontMatter, trusted: bool) -> Skill:
-    unknown_field(path, found, _FIELDS)
+def plugin_skills(plugin: PluginFolder, mistakes: list[str]) -> dict[str, Skill]:
+    """Return the skills of a plugin, and its commands, which are skills that only a person calls, by name."""
+    found: dict[str, Skill] = {}
+    source = plugin_source(plugin)
+    for name, path in _named(plugin, source):
+        try:
+            skill = _skill(path, load(path), source)
+        except DefinitionError as error:
+            mistakes.append(str(error))
+            continue
+        name = f"{plugin.name}:{name}"
+        found[name] = msgspec.structs.replace(skill, name=name, text=plugin.expanded(skill.text))
+    return found
+
+
+def _named(plugin: PluginFolder, source: DefinitionFolder) -> Iterator[tuple[str, Path]]:
+    """The files of a plugin's skills and commands, by the names that they have there."""
+    for top, path in find(source, plugin.places("commands"), lambda name: name.endswith(".md")):
+        yield path.relative_to(top).with_suffix("").as_posix().replace("/", ":"), path
+    for top, path in find(source, plugin.places("skills"), lambda name: name == NAME):
+        if len(path.relative_to(top).parts) <= 2:
+            yield path.parent.name, path
+
+
+def _skill(path: Path, found: FrontMatter, source: DefinitionFolder) -> Skill:
+    if source.plugin is None:
+        unknown_field(path, found, _FIELDS)
     name = _text(path, found, "name", LONGEST_NAME) or path.parent.name
     description = _text(path, found, "description", LONGEST_DESCRIPTION)
+    is_command = path.name != NAME
+    if is_command and not description:
+        description = next((line.strip("# ") for line in found.body.splitlines() if line.strip()), name)[:200]
     if not description:
         text = "expected a description: the model chooses a skill by it"
         raise DefinitionError(path, found.line(("description",)), "description", text)
-    return Skill(name, description, path, found.body, trusted)
+    said = found.data
+    # A repository's may not widen what the person granted, also where they trusted it.
+    own = source.scope != "project"
+    return Skill(
+        *(
+            name,
+            description,
+            path,
+            found.body.replace("${CLAUDE_SKILL_DIR}", str(path.parent)),
+            source.trusted,
+        ),
+        listed=not is_command and said.get("disable-model-invocation") is not True,
+        invocable=said.get("user-invocable") is not False,
+        hint=_hint(said.get("argument-hint")),
+        model=claude.named_model(said.get("model")) if own else None,
+        grants=claude.granted(said.get("allowed-tools")) if own else (),
+    )
+
+
+def _hint(value: Any) -> str:
+    """What to write behind a command; ``[issue]`` without quotes is a list of YAML."""
+    text = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value or "")
+    return " ".join(text.split())[:LONGEST_DESCRIPTION]
 
 
 def _text(path: Path, found: FrontMatter, field: str, longest: int) -> str:

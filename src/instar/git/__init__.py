@@ -78,6 +78,17 @@ async def git(
     return printed.decode(errors="replace")
 
 
+def as_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings as variables for `env` of `git_bytes`, which come after every file.
+
+    A setting's name on the command line would end at its first equals sign.
+    """
+    given = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (name, value) in enumerate(settings.items()):
+        given |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return given
+
+
 async def git_bytes(
     processes: Processes,
     cwd: Path,

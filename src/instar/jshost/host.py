@@ -22,12 +22,12 @@ import msgspec
 from instar import wire
 from instar.event import PluginError, make
 from instar.jshost.contributed import Adapter, Histories, RunningTool, hooks_of, revived
-from instar.jshost.package import Packages
+from instar.jshost.package import BUN, Packages
 from instar.jshost.peer import Answer, JavaScriptError, Peer
 from instar.message import WithParts
 from instar.plugin import Hooks, Invalid, PluginInput
 from instar.plugin.custom import check_name
-from instar.plugin.door import LIMITS, Late, in_time
+from instar.plugin.door import LIMITS, Late, in_time, unsound
 from instar.plugin.locate import LoadError, PluginLocation
 from instar.plugin.shell import LogLines
 from instar.process import Output, ProcessError, Processes
@@ -283,13 +283,20 @@ class JavaScript:
         module = self._modules[key] = _Module({**load, "timeout": PATIENCE}, make_input, place.name, place)
         try:
             found = await in_time(min(patience, _LOADING), self.request, "load", module.load)
+            if "bun" in found:
+                await self._change_to_bun(place.name, found["bun"])
+                found = await in_time(min(patience, _LOADING), self.request, "load", module.load)
             for name in found["plugins"][0]["tools"] if place.tools else ():
                 check_name(name)
+            hooks = [hooks_of(self, one) for one in found["plugins"]]
+            if problem := next(filter(None, map(unsound, hooks)), None):
+                raise LoadError(problem)
         except (JavaScriptError, LoadError, Late) as error:
             module.broken = str(error)
+            await self._end_child("a plugin is skipped")
             raise LoadError(str(error)) from error
         module.input(found["id"] or place.name)
-        module.hooks = [hooks_of(self, one) for one in found["plugins"]]
+        module.hooks = hooks
         return [(module.name, hooks) for hooks in module.hooks]
 
     def release(self, hooks: Hooks) -> bool:
@@ -358,8 +365,7 @@ class JavaScript:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._packages.close()
-        if self._child is not None:
-            await self._child.close("the instance ends")
+        await self._end_child("the instance ends")
         if self._http is not None:
             await self._http.aclose()
 
@@ -378,7 +384,25 @@ class JavaScript:
     def _find(self) -> None:
         given = self._given
         environment = accepted_environment(given.environment, _root(given), given.served)
+        if self._engine is None and not shutil.which("bun", path=environment.get("PATH")):
+            kept = self._packages.kept_bun()
+            self._engine = None if kept is None else JavaScriptEngine("bun", str(kept))
         self._engine = self._engine or find_engine(environment)
+
+    async def _change_to_bun(self, plugin: str, why: str) -> None:
+        """Run all plugins by a bun of npm's from now on. Raises `LoadError`."""
+        step = f"the plugin {plugin} needs bun, which is not on PATH: install {BUN} from npm (100 MB)"
+        log.info("%s: %s", step, why)
+        if self._given.confirm is not None and not await self._given.confirm(step):
+            raise LoadError(f"{why}: it needs bun, so install bun")
+        self._engine = JavaScriptEngine("bun", str(await self._packages.bun()))
+        await self._end_child("bun runs the plugins from now on")
+
+    async def _end_child(self, reason: str) -> None:
+        """End the child, with every timer and program that plugins started: the next request starts another one."""
+        child, self._child = self._child, None
+        if child is not None:
+            await child.close(reason)
 
     async def _ready(self, params: Plain) -> HostProcess:
         child = await self.ready()

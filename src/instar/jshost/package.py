@@ -26,6 +26,8 @@ OFFERED: Final = {
     "zod": "zod@4.6.7",
     "@opencode-ai/sdk": "@opencode-ai/sdk@1.18.33",
 }
+BUN: Final = "bun@1.4.5"
+"""What runs plugins that node cannot run."""
 """What plugins may count on, and the host itself needs, where they do not bring it: name to spec."""
 _OPENCODE: Final = OFFERED["@opencode-ai/sdk"].rpartition("@")[2]
 """The opencode whose interface plugins find here, and against which they say what they need."""
@@ -77,14 +79,30 @@ class Packages:
             raise LoadError(f"{name} is not offered to plugins; its package.json must name it")
         return await self.installed(OFFERED[name])
 
+    async def bun(self) -> Path:
+        """Return the program of `BUN`. Raises `LoadError`."""
+        await self.installed(BUN)
+        if (found := self.kept_bun()) is None:
+            raise LoadError(f"{BUN} has no program for this machine: install bun")
+        found.chmod(0o755)
+        return found
+
+    def kept_bun(self) -> Path | None:
+        """Return the program of `BUN` where it was installed before."""
+        folder = self._folder_of(BUN)
+        return next(folder.glob("node_modules/@oven/bun-*/bin/bun"), None) if _is_sound(folder, BUN) else None
+
     async def close(self) -> None:
         """End what is being installed."""
         for task in self._installing.values():
             task.cancel()
         await asyncio.gather(*self._installing.values(), return_exceptions=True)
 
+    def _folder_of(self, spec: str) -> Path:
+        return self._folder / re.sub(r"[^A-Za-z0-9.@_-]", "_", spec)
+
     async def _installed(self, spec: str) -> Path:
-        folder = self._folder / re.sub(r"[^A-Za-z0-9.@_-]", "_", spec)
+        folder = self._folder_of(spec)
         if await asyncio.to_thread(_is_sound, folder, spec):
             return folder
         made = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder))

@@ -53,6 +53,7 @@ from instar.plugin.view import Branch, Method, Node, Value, View
 from instar.plugin.waiting import HookWait
 from instar.sandbox.model_process import Children
 from instar.settings import accepted, permission
+from instar.settings.plugin_folders import PluginFolder
 from instar.settings.steered import accepted_environment, accepted_words, started
 from instar.store import StoreError, migrate
 from instar.wire import document, ids, secret
@@ -93,6 +94,7 @@ __all__ = [
     "OwnTool",
     "PermissionClient",
     "PermissionDenied",
+    "PluginFolder",
     "PluginFunction",
     "PluginInput",
     "Project",

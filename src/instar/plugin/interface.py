@@ -16,6 +16,7 @@ from instar.plugin.view import View, clash
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.builtin_plugins import FLAGSHIPS
+from instar.settings.plugin_folders import PluginFolder
 from instar.wire import Plain
 
 if TYPE_CHECKING:
@@ -233,6 +234,7 @@ class Means(msgspec.Struct, frozen=True):
     trusted: Callable[[Path], bool]
     origins: Mapping[str, str]
     served: Callable[[Path], Path] = lambda path: path
+    plugin_folders: Sequence[PluginFolder] = ()
 
     @property
     def worktree(self) -> Path:
@@ -265,6 +267,8 @@ class PluginInput(msgspec.Struct, frozen=True):
     - `server_url()` returns the address of a server for the instance and may start one; None where there is none.
       `server()` does the same and adds the header that lets a program in. The server that runs is taken, else one on
       loopback that starts with its first request and ends with the instance.
+    - `confirm(step)` asks the person at the terminal whether to go on with what the text says; where nobody is there,
+      it says the text and is True. It is None in a host that can do neither.
     - `http()` returns a typed client of the instance's whole HTTP interface (`instar.client`), in process: no server
       and no password is needed. It raises `Invalid` in a host that has none.
     """
@@ -290,8 +294,10 @@ class PluginInput(msgspec.Struct, frozen=True):
     origins: Mapping[str, str] = {}
     automatic: bool = True
     served: Callable[[Path], Path] = lambda path: path
+    plugin_folders: Sequence[PluginFolder] = ()
     http: "Callable[[], AsyncClient] | None" = None
     server: Callable[[], Server | None] | None = None
+    confirm: Callable[[str], Awaitable[bool]] | None = None
 
     @property
     def experimental_workspace(self) -> WorkspaceKinds:

@@ -112,12 +112,21 @@ async def load(
     loading = _Loading(plugins, make_input, patience)
     try:
         loading.begin([step.place for step in steps if not step.is_loaded])
-        for step in steps:
+        # A flagship that may stand aside waits for the others, wherever it is listed.
+        for step in sorted(steps, key=lambda step: bool(step.tool)):
             failures += await loading.take_in(step)
+        order = [step.mark.identity for step in steps]
+        plugins.replace(sorted(plugins.loaded, key=lambda one: _rank(one, order)))
     finally:
         await loading.close_unused()
     plugins.warn()
     return failures
+
+
+def _rank(plugin: LoadedPlugin, order: Sequence[str]) -> int:
+    """Where a plugin stands among those of `order`; what was there already comes first."""
+    known = isinstance(plugin.mark, Mark) and plugin.mark.identity in order
+    return order.index(plugin.mark.identity) if known else -1
 
 
 class PluginHost(Protocol):
@@ -154,6 +163,12 @@ class _Step(msgspec.Struct, frozen=True):
         """True if it is loaded already, from the same code with the same options."""
         return bool(self.old) and self.old[0].mark == self.mark
 
+    @property
+    def tool(self) -> str:
+        """The tool for which a flagship stands aside, "" for none."""
+        shipped = FLAGSHIPS.get(self.spec.identity)
+        return shipped.tool if shipped is not None else ""
+
 
 class _Loading:
     """One load: it takes plugins in, and opens the hosts that they need, by their modules."""
@@ -170,9 +185,8 @@ class _Loading:
 
     async def take_in(self, step: _Step) -> list[str]:
         """Load one plugin, or keep it as it is loaded; return a sentence where it is not loaded."""
-        shipped = FLAGSHIPS.get(step.spec.identity)
-        if shipped is not None and (other := self._plugins.owners().get(shipped.tool)) is not None:
-            said = f"plugin {step.place.name} stands aside: the plugin {other} offers its tool {shipped.tool}"
+        if step.tool and (other := self._plugins.owners().get(step.tool)) is not None:
+            said = f"plugin {step.place.name} stands aside: the plugin {other} offers its tool {step.tool}"
             log.warning(said)
             return [said]
         failed = []
@@ -200,13 +214,7 @@ class _Loading:
 
     async def _load_in_host(self, place: PluginLocation, mark: Mark) -> None:
         host = self._host(place)
-        ready = await host.load(place, mark.options, self._make_input, self._patience)
-        problems = [problem for _, hooks in ready if (problem := unsound(hooks)) is not None]
-        if problems:
-            for _, hooks in ready:
-                host.release(hooks)
-            raise LoadError(problems[0])
-        for name, hooks in ready:
+        for name, hooks in await host.load(place, mark.options, self._make_input, self._patience):
             self._plugins.add(name, hooks, mark, host)
 
     async def _load(self, place: PluginLocation, mark: Mark) -> None:

@@ -21,6 +21,7 @@ from instar.api.project import VcsFileDiff, VcsFileStatus
 from instar.git import (
     ChangedFile,
     GitError,
+    as_variables,
     branch,
     changed_files,
     common_folder,
@@ -72,7 +73,7 @@ async def repository(processes: Processes, project: Project) -> Repository | Non
     for driver in await _drivers(processes, worktree, environment):
         settings |= {f"filter.{driver}.{key}": "" for key in ("clean", "smudge", "process")}
         settings[f"filter.{driver}.required"] = "false"
-    return Repository(processes, worktree, {**environment, **_given(settings)})
+    return Repository(processes, worktree, {**environment, **as_variables(settings)})
 
 
 async def _drivers(processes: Processes, worktree: Path, environment: Mapping[str, str]) -> set[str]:
@@ -83,14 +84,6 @@ async def _drivers(processes: Processes, worktree: Path, environment: Mapping[st
     pairs = zip(scopes, names, strict=False)
     keys = [name.decode(errors="surrogateescape") for scope, name in pairs if scope.decode() not in _OWN]
     return {key.removeprefix("filter.").rpartition(".")[0] for key in keys}
-
-
-def _given(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as variables: a name on the command line would end at its first equals sign."""
-    given = {"GIT_CONFIG_COUNT": str(len(settings))}
-    for number, (key, value) in enumerate(settings.items()):
-        given |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return given
 
 
 _USUAL: Final = ("main", "master")

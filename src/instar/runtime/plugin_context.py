@@ -1,7 +1,7 @@
 """How an instance is opened, and what each of its plugins is given."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -39,8 +39,9 @@ class Options(msgspec.Struct, frozen=True):
 
     `flags` are settings of the command line, above all others (``{"model": "openai/x"}``), and
     ``workspace`` for evolve. `person` answers permission questions; None refuses them. `questioner` puts the
-    model's own questions to a person; without one the model has no tool for them. `automatic` as in `PluginInput`.
-    `http` makes a client of the HTTP interface of the runtime that is opened; without it plugins get none.
+    model's own questions to a person; without one the model has no tool for them. `automatic` and `confirm` are as
+    in `PluginInput`. `http` makes a client of the HTTP interface of the runtime that is opened; without it plugins get
+    none.
     `server` is the server that answers for it. Where there is none, or none at a URL that programs of plugins can
     ask (it listens at a Unix socket), `serve` opens one on loopback for them.
     """
@@ -54,6 +55,7 @@ class Options(msgspec.Struct, frozen=True):
     http: "Callable[[Any], AsyncClient] | None" = None
     server: Server | None = None
     serve: "Callable[[Any], Serving] | None" = None
+    confirm: Callable[[str], Awaitable[bool]] | None = None
 
 
 def header(password: str) -> str:
@@ -122,7 +124,9 @@ class PluginContext(msgspec.Struct, frozen=True):
             trigger=instance.plugins.trigger,
             trusted=self.trust.is_trusted,
             served=self.settings.served,
+            plugin_folders=self.settings.plugin_folders,
             halted=instance.stops.halted,
             http=self.http,
             server=self.server,
+            confirm=self.options.confirm,
         )

@@ -95,7 +95,8 @@ def read(
     layers = before.settings.layers if before else ()
     settings, mistakes = complete(settings, project, paths, trust, layers)
     skills, more = read_skills(settings, project, paths, trust, before.skills if before else None)
-    own = [_saved_output(paths), *skill_rules(skills), ASK]
+    readable = [paths.tool_output, *(one.root for one in settings.plugin_folders)]
+    own = [*map(_readable, readable), *skill_rules(skills), ASK]
     problems = map(str, [*[one for one in settings.unknown if one.near], *mistakes, *more])
     ground = SettingsContext(project, paths, options.environment, trust.is_trusted, own)
     return InstanceFiles(settings, skills, ground, [*problems, *filter(None, [trust.problem])])
@@ -146,9 +147,9 @@ def _tools_in(folder: Path, paths: Paths, trust: Trust) -> Iterator[tuple[Path, 
     yield from ((view.named(code), code, trusted) for code in tool_files(view.served(folder)))
 
 
-def _saved_output(paths: Paths) -> Rule:
-    """Allow the model to read saved tool output, which lies outside the project."""
-    return Rule(permission="external_directory", pattern=f"{paths.tool_output}/*", action="allow")
+def _readable(folder: Path) -> Rule:
+    """Allow the model to read what lies outside the project."""
+    return Rule(permission="external_directory", pattern=f"{folder}/*", action="allow")
 
 
 def changed_settings(old: Settings, new: Settings) -> list[str]:

@@ -1,8 +1,8 @@
 """The files that an instance is made of, those too that are not there yet, and the folders in which to hear of them.
 
 They stand near the person and near the project: settings and the folders beside them, instructions, files of rules,
-the plugins that settings name, the list of trusted folders. Of a folder nothing else is looked at, however many files
-come and go in it.
+the plugins that settings name, the lists of trusted folders and of plugin folders. Of a folder nothing else is looked
+at, however many files come and go in it.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class WatchedFiles:
         ]
         self._files = list(dict.fromkeys(map(str, files)))
         self._trees = list(dict.fromkeys(map(str, trees)))
-        self._beside_database = str(paths.trust_file)
+        self._beside_database = (str(paths.trust_file), str(paths.plugins))
         self._more: list[str] = []
         self.grown = False
         """Whether there are more folders to watch than there were the last time that they were found."""
@@ -107,8 +107,8 @@ class WatchedFiles:
         return {**self._look()[0], **self.unheard()}
 
     def unheard(self) -> Signature:
-        """Return the signature of the polled file: it is in a folder that each turn writes to."""
-        return {self._beside_database: _state(self._beside_database)}
+        """Return the signatures of the polled files: they are in a folder that each turn writes to."""
+        return {path: _state(path) for path in self._beside_database}
 
     def _look(self) -> tuple[dict[str, tuple[int, int, int] | None], list[str]]:
         """Return the signatures of all files, and the folders that were read."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from instar.approval.permissions import Approvals, relayed
 from instar.approval.questions import Questions
+from instar.definitions.skill import Skill
 from instar.event import ServerInstanceDisposed, make
 from instar.event.bus import Bus
 from instar.git.project import discover
@@ -290,13 +291,22 @@ class Runtime(InProcessClient):
     def offer(self) -> None:
         """Register the built-in tools; some list agents and skills."""
         subagents = [(one.name, one.description) for one in self.instance.agents.all() if is_subagent(one)]
-        skills = {one.name: (one.description, one.whole) for one in self.instance.skills.values()}
+        skills = {
+            one.name: (one.description, partial(self._load_skill, one))
+            for one in self.instance.skills.values()
+            if one.listed
+        }
         self.instance.tools = builtin(
             subagents=subagents,
             skills=skills,
             questions=self._options.questioner is not None,
             options=self.instance.config.permission_options,
         )
+
+    def _load_skill(self, skill: Skill, session_id: str) -> str:
+        """Return what a skill says to a session, which may do from now on what the skill needs."""
+        self.instance.approvals.grant(session_id, skill.grants)
+        return skill.whole
 
     def plugin_input(self, settings: Settings) -> Callable[[str], PluginInput]:
         """Return the function that gives each plugin, by its name, its input with `settings`."""

@@ -63,9 +63,9 @@ def own_places(paths: Paths) -> Places:
     """Return the places of instar itself for a shield.
 
     The data folder (store, trust, keys, password, snapshots) and the log are hidden; in it the worktrees of sessions
-    stay writable, and long tool outputs and accepted files that steer readable. The home configuration folders are
-    read-only, because skills that stand there bring files for the model, and the settings files in them are hidden,
-    because they may hold keys.
+    and what plugin folders keep stay writable, and long tool outputs and accepted files that steer readable. The home
+    configuration folders are read-only, because skills that stand there bring files for the model, and the settings
+    files in them are hidden, because they may hold keys.
     """
     settings = [
         file
@@ -77,7 +77,7 @@ def own_places(paths: Paths) -> Places:
     return Places(
         hidden=(paths.data, paths.state, *settings),
         readonly=(*paths.config_homes, paths.tool_output, paths.accepted),
-        writable=(paths.worktrees,),
+        writable=(paths.worktrees, paths.plugin_data),
     )
 
 

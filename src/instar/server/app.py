@@ -1,13 +1,16 @@
 """Every operation that the server carries out, as one ASGI application."""
 
+from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
 
 from instar import __version__
 from instar.api.instance import (
@@ -128,12 +131,16 @@ def families() -> list[object]:
     ]
 
 
-def application(instances: Instances) -> Starlette:
-    """Return the ASGI application over the runtimes of one server, without the guard."""
+def application(instances: Instances, doors: Mapping[str, ASGIApp] = MappingProxyType({})) -> Starlette:
+    """Return the ASGI application over the runtimes of one server, without the guard.
+
+    `doors` are other protocols' applications by their path, for requests and for web sockets.
+    """
     bounds = [bound for family in families() for bound in operations(family)]
     contributed = Route(PATH, Contributed(instances, bounds).carry, methods=ANY)
+    others = [kind(path, door) for path, door in doors.items() for kind in (Route, WebSocketRoute)]
     return Starlette(
-        routes=[*routes(bounds, instances), *sockets(bounds, instances), contributed],
+        routes=[*routes(bounds, instances), *sockets(bounds, instances), *others, contributed],
         exception_handlers={HTTPException: _http_error},
     )
 

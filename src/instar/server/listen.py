@@ -16,8 +16,9 @@ import re
 import signal
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -51,6 +52,7 @@ class Exposure(msgspec.Struct, frozen=True):
     `password` None lets everybody in; `user` may log in beside those who always may (`instar.server.access.USERS`);
     `origins` are those of other sites whose pages may ask; `grace` is how many seconds turns have when the server is
     told to end. `place` says people where the password is; `opened` is the folder of the tickets of ``instar open``.
+    `doors` are those of `application`.
     """
 
     password: Secret | None
@@ -59,6 +61,7 @@ class Exposure(msgspec.Struct, frozen=True):
     user: str = USERS[0]
     place: str = ""
     opened: Path | None = None
+    doors: Mapping[str, ASGIApp] = MappingProxyType({})
 
 
 class HttpServer(uvicorn.Server):
@@ -115,7 +118,7 @@ async def _serve(
     mark_logs()
     ending = Shutdown(instances, exposure.grace)
     app = Guard(
-        ending.guard(application(instances)),
+        ending.guard(application(instances, exposure.doors)),
         hostname=address.hostname,
         password=exposure.password,
         user=exposure.user,
@@ -266,7 +269,7 @@ _CLOSE: Final = 1.5
 """Seconds that closing the runtimes may take; without turns to wait for, the whole end is over within two."""
 _READ: Final = ("GET", "HEAD", "OPTIONS")
 _NEEDED: Final = re.compile(
-    r".*/(reply|reject|abort|interrupt)|/session/[^/]+/permissions/[^/]+|/log|/api/log"
+    r".*/(reply|reject|abort|interrupt)|/session/[^/]+/permissions/[^/]+|/log|/api/log|/acp"
 )
 """What a turn that runs may still need of its clients, and what ends it."""
 

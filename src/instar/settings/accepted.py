@@ -136,6 +136,10 @@ class AcceptedContent:
         """Let a branch end with this commit."""
         replace(self._branch(branch), f"{commit}\n".encode(), durable=durable)
 
+    def drop(self, branch: str) -> None:
+        """Remove a branch; the contents stay."""
+        self._branch(branch).unlink(missing_ok=True)
+
     def moved(self, branch: str) -> float:
         """Return when a branch was moved last, in seconds since 1970. Raises `OSError`."""
         return self._branch(branch).lstat().st_mtime

@@ -73,7 +73,7 @@ class Flagship(NamedTuple):
     last: bool = False
     """True if it is loaded after all others, when their ``config`` hooks have run: it judges what they did."""
     tool: str = ""
-    """One of its tools: it stands aside where a plugin that was loaded before it offers that one."""
+    """One of its tools: it stands aside where another plugin that is loaded with it offers that one."""
     routes: str = ""
     """``module:Class`` of the operations that it adds to the server where it is in use, imported to describe them."""
     idle: str = ""

@@ -27,6 +27,8 @@ from instar.settings.guarding import guarded, lowered
 from instar.settings.known import Unknown, misspelt, shortened, unknown
 from instar.settings.layer import Layer, Scope, substitute
 from instar.settings.paths import Paths
+from instar.settings.plugin_folders import PluginFolder, PluginFolderError, PluginFolders
+from instar.settings.plugin_folders import layers as plugin_layers
 from instar.settings.rules import spread_flat
 from instar.settings.steered import (
     FOLDERS,
@@ -129,7 +131,7 @@ class Settings(msgspec.Struct, frozen=True):
     run, in loading order: the config's, then files. `plugin_files` are all the files that were found. `views` are where
     what steers in the project's folders is read, outermost first.
     `folders` are the configuration folders that exist, home ones first. `unknown` are the keys that nobody reads.
-    `notices` are sentences for the person on what has no effect.
+    `notices` are sentences for the person on what has no effect. `plugin_folders` are the installed ones.
     """
 
     config: Config
@@ -142,6 +144,7 @@ class Settings(msgspec.Struct, frozen=True):
     unknown: list[Unknown] = []
     views: list[SteeringView] = []
     notices: list[str] = []
+    plugin_folders: list[PluginFolder] = []
 
     def view(self, folder: Path) -> SteeringView | None:
         """Return where what steers in one of the project's folders is read."""
@@ -191,6 +194,8 @@ def read_settings(
     if flags:
         Config.from_data(flags, "the command line")
         layers.append(Layer("the command line", "flag", flags))
+    brought = _brought(paths, notices)
+    layers += [layer for one in brought for layer in plugin_layers(one, environment, notices)]
     layers, dropped = restricted(layers)
     config, origins = viewed(layers)
     folders = [(home, None) for home in paths.config_homes] + project_folders(chain)
@@ -219,8 +224,18 @@ def read_settings(
         )
     )
     return Settings(
-        config, layers, origins, dropped, plugins, files, existing, strange, [*views.values()], notices
+        *(config, layers, origins, dropped, plugins, files, existing, strange, [*views.values()], notices),
+        plugin_folders=brought,
     )
+
+
+def _brought(paths: Paths, notices: list[str]) -> list[PluginFolder]:
+    """The installed plugin folders; where they cannot be read, there is a notice."""
+    try:
+        return PluginFolders(paths).all() if paths.plugins.exists() else []
+    except PluginFolderError as error:
+        notices.append(str(error))
+        return []
 
 
 def _listed(target: str, options: Plain, code: Path | None) -> PluginEntry:

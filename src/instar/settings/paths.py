@@ -98,6 +98,16 @@ class Paths(msgspec.Struct, frozen=True):
         return self.data / "accepted"
 
     @property
+    def plugins(self) -> Path:
+        """The list of installed plugin folders (`instar.settings.plugin_folders`)."""
+        return self.data / "plugins.json"
+
+    @property
+    def plugin_data(self) -> Path:
+        """The folder of what the programs of plugin folders keep, which they may write."""
+        return self.data / "plugin-data"
+
+    @property
     def own_edits(self) -> Path:
         """The file that all instars share on the person's own edits (`instar.settings.own_edits`)."""
         return self.data / "own-edits.json"

@@ -130,12 +130,19 @@ class Steering:
     def view(self, folder: Path, base: Path) -> SteeringView:
         """Return the view of a trusted `folder`, with what was accepted for `base`, and what is not so there now."""
         tip = self._tip(base)
-        tree = self._paths.accepted / _key(base) / (tip or "none")
-        view = SteeringView(folder, base, tree, self._paths.config_homes)
-        if tip and view.tree is not None and not view.tree.is_dir():
-            with contextlib.suppress(OSError, Damaged):
-                self._lay_out(base, tip)
+        view = SteeringView(folder, base, self._tree(base, tip), self._paths.config_homes)
         return msgspec.structs.replace(view, changes=self._changes(view, tip))
+
+    def laid_out(self, base: Path) -> SteeringView | None:
+        """Return where what was accepted for `base` is read, whatever stands there now; None where it is not kept."""
+        tip = self._tip(base)
+        view = SteeringView(base, base, self._tree(base, tip), self._paths.config_homes)
+        return view if view.tree is not None and view.tree.is_dir() else None
+
+    def forget(self, base: Path) -> None:
+        """Let nothing be accepted for `base` any more."""
+        self._content.drop(_key(base))
+        shutil.rmtree(self._paths.accepted / _key(base), ignore_errors=True)
 
     def accept(self, folder: Path, found: Found) -> None:
         """Accept what was found in a folder."""
@@ -170,6 +177,14 @@ class Steering:
             return self._content.tip(_key(folder))
         except Damaged:
             return ""
+
+    def _tree(self, base: Path, tip: str) -> Path:
+        """The folder in which a commit's files stand, laid out where they do not yet."""
+        tree = self._paths.accepted / _key(base) / (tip or "none")
+        if tip and not tree.is_dir():
+            with contextlib.suppress(OSError, Damaged):
+                self._lay_out(base, tip)
+        return tree
 
     def _lay_out(self, folder: Path, commit: str) -> None:
         """Put a commit's files into the folder that children may read; older ones but the last go."""

@@ -1,7 +1,7 @@
 """The built-in tools by name, and which of them a model is offered."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
@@ -34,14 +34,14 @@ T = TypeVar("T")
 def builtin(
     *,
     subagents: Sequence[tuple[str, str]] = (),
-    skills: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+    skills: Mapping[str, tuple[str, Callable[[str], str]]] = MappingProxyType({}),
     questions: bool = False,
     options: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> dict[str, Tool]:
     """Return the built-in tools, in the order in which the model is shown them.
 
-    `task` is there when there are `subagents` (name, description), `skill` when there are `skills` (description and
-    text, by name), `question` when somebody can answer. `options` are those of the setting
+    `task` is there when there are `subagents` (name, description), `skill` when there are `skills` (description, and
+    what gives a session the text, by name), `question` when somebody can answer. `options` are those of the setting
     ``permission_options``.
     """
     found = {

@@ -50,6 +50,7 @@ async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> P
     if is_task:
         parts = [_task(command, agent, parts[0]["text"], _model(instance, command, agent, body))]
     parts = await _hooked(instance, live, body, parts)
+    instance.approvals.grant(live.id, command.grants)
     # The work of a task is the sub-agent's; the conversation goes on with its own agent and model.
     speaker = instance.agents.get(body.agent or live.session.agent) if is_task else agent
     prompt = PromptBody(
@@ -76,15 +77,18 @@ async def found(instance: Instance, name: str) -> Command:
 
 
 def skill_commands(instance: Instance) -> list[Command]:
-    """Return each skill as a command, as in opencode."""
+    """Return each skill that a person may call as a command, as in opencode."""
     return [
         Command(
             name=skill.name,
             template=f"{skill.text.strip()}\n\nThis skill's folder: {skill.path.parent}",
-            description=skill.description,
+            description=f"{skill.description} {skill.hint}".strip(),
+            model=skill.model,
             trusted=skill.trusted,
+            grants=skill.grants,
         )
         for skill in instance.skills.values()
+        if skill.invocable
     ]
 
 

@@ -228,6 +228,7 @@ class Turns:
 
     async def _finish(self, live: SessionState) -> None:
         live.turn = None
+        self._instance.approvals.granted.pop(live.id, None)
         self._instance.stops.finish(live.id)
         self._instance.sessions.set_status(live, Idle())
         if live.wanted and not self._closed:

@@ -150,9 +150,9 @@ def open_regular(path: str | Path, flags: int = 0) -> BinaryIO:
 
 @contextlib.contextmanager
 def opened_folder(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Open the folder below `root` that a file stands in, and give it with the file's name. No link is followed.
+    """Open the folder that the file at `path` below `root` stands in, and give it with the file's name.
 
-    `make`: folders that are missing are made. Raises `OSError`.
+    No link below `root` is followed. `make`: folders that are missing are made. Raises `OSError`.
     """
     *folders, last = path.split("/")
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

@@ -5,18 +5,20 @@ import functools
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from acp import schema
+from acp.core import AgentSideConnection
 from acp.exceptions import RequestError
 from acp.helpers import ContentBlock
-from acp.interfaces import Client
+from acp.interfaces import Agent, Client
 from acp.meta import PROTOCOL_VERSION
 
 from instar import __version__
 from instar.cli.acp import convert
 from instar.cli.acp.choices import SessionChoices
 from instar.cli.acp.session import OpenSession
+from instar.cli.attach import heard
 from instar.cli.stdio import ClientOf, Lines
 from instar.client import ApiError, AsyncClient, Busy, Invalid, NotFound, SessionBody, Unreachable
 from instar.event import Event, SessionCreated
@@ -35,43 +37,54 @@ _NO_MODEL: Final = (
 
 
 class Messages:
-    """The protocol's messages, one a line. What is none is answered as JSON-RPC says, and nothing else comes of it."""
+    """The protocol's messages, one a line (the library's ``Transport``); what is none is answered as JSON-RPC says."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message; before anything is waited for, so that an answer comes before what follows from it."""
-        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=str)
-        await self._lines.write(text.encode(errors="replace"))
+        await self._lines.write(written(message))
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message, None at the end."""
         while (line := await self._lines.line()) is not None:
             try:
-                found = json.loads(line)
-            except (ValueError, RecursionError):
-                await self._refuse(-32700, "Parse error")
-                continue
-            if _is_message(found):
-                return found  # type: ignore[no-any-return]
-            await self._refuse(-32600, "Invalid request")
+                return read(line)
+            except RequestError as error:
+                await self.send(refused(error))
         return None
 
     async def close(self) -> None:
         """Wait a moment until what was written is read."""
         await self._lines.close()
 
-    async def _refuse(self, code: int, text: str) -> None:
-        await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}})
+
+def written(message: dict[str, Any]) -> bytes:
+    """Return a message as JSON on one line."""
+    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.encode(errors="replace")
 
 
-def _is_message(found: object) -> bool:
-    return (
+def read(text: bytes | str) -> dict[str, Any]:
+    """Return the message that a text holds. Raises `RequestError` for a text that holds none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise RequestError(-32700, "Parse error") from None
+    is_message = (
         isinstance(found, dict)
         and isinstance(found.get("id"), str | int | None)
         and isinstance(found.get("method", ""), str)
     )
+    if not is_message:
+        raise RequestError(-32600, "Invalid request")
+    return found  # type: ignore[no-any-return]
+
+
+def refused(error: RequestError) -> dict[str, Any]:
+    """Return the answer to a text that holds no message."""
+    return {"jsonrpc": "2.0", "id": None, "error": error.to_error_obj()}
 
 
 def _told(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -94,9 +107,9 @@ def _told(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[
 class AgentSide:
     """The agent's side of a connection (`acp.interfaces.Agent`); the library checks what comes and calls it."""
 
-    def __init__(self, client_of: ClientOf, agent: str | None, *, here: bool) -> None:
-        """`here`: turns run in this process. `agent` is the one that new sessions begin with."""
-        self._client_of, self._agent, self._here, self._reads = client_of, agent, here, here
+    def __init__(self, client_of: ClientOf, agent: str | None, *, here: bool, alone: bool) -> None:
+        """`here`: turns run in this process; `alone`: for this client only. New sessions begin with `agent`."""
+        self._client_of, self._agent, self._alone, self._reads = client_of, agent, alone, here
         self._latest: OpenSession | None = None
         self._editor: Client
         self._sessions: dict[str, OpenSession] = {}
@@ -123,7 +136,7 @@ class AgentSide:
     def _concerned(self, session_id: str | None) -> OpenSession | None:
         """The open session of an event: its own, or a sub-agent's. What is of none is told in the last one used."""
         if session_id is None:
-            return self._latest if self._here else None
+            return self._latest if self._alone else None
         return self._sessions.get(session_id) or self._sessions.get(self._roots.get(session_id, ""))
 
     async def close(self) -> None:
@@ -313,3 +326,35 @@ class AgentSide:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
         return state
+
+
+async def converse(side: AgentSide, client_of: ClientOf, messages: object) -> None:
+    """Speak with a client until it is gone; `messages` is a ``Transport`` of the library's.
+
+    Raises what instar's client raises when there are no more events.
+    """
+    async with client_of(None) as everywhere:
+        # Of each directory: sessions of the client may be in several.
+        everywhere.directory = None
+        async with heard(everywhere) as events:
+            connection = AgentSideConnection(
+                cast("Agent", side), messages, listening=False, use_unstable_protocol=True
+            )
+            try:
+                await until_one_ends(connection.listen(), side.listen(events))
+            finally:
+                await side.close()
+                await connection.close()
+
+
+async def until_one_ends(*works: Coroutine[Any, Any, None]) -> None:
+    """Do all this until one of it is done, or fails, and cancel the rest."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,15 +1,12 @@
 """``instar acp``: speaks the Agent Client Protocol on stdin and stdout, for an editor that starts it."""
 
-import asyncio
 import sys
 from contextlib import suppress
-from typing import Any, cast
 
 import click
 
 from instar.approval import permissions, questions
 from instar.cli import complete
-from instar.cli.attach import heard
 from instar.cli.door import Context, Failure, door
 from instar.cli.person import Interrupts
 from instar.cli.stdio import Lines, clients
@@ -31,9 +28,7 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
         )
     try:
         # An extra: only this command needs it.
-        import acp.core
-
-        from instar.cli.acp.agent import AgentSide, Messages
+        from instar.cli.acp.agent import AgentSide, Messages, converse
     except ModuleNotFoundError as error:
         if error.name not in ("acp", "pydantic"):
             raise
@@ -45,34 +40,10 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
     person = permissions.relayed if by_model else permissions.relayed_to_person
     lines, asked = Lines(), (person, questions.relayed)
     with Interrupts(), suppress(BrokenPipeError):
-        async with clients(context, url, asked) as client_of, client_of(None) as everywhere:
-            # Of each directory: sessions of the client may be in several.
-            everywhere.directory = None
+        async with clients(context, url, asked) as client_of:
+            is_own = url is None
             try:
-                async with heard(everywhere) as events:
-                    spoken = AgentSide(client_of, agent, here=url is None)
-                    connection = acp.core.AgentSideConnection(
-                        cast("acp.core.Agent", spoken),
-                        Messages(lines),
-                        listening=False,
-                        use_unstable_protocol=True,
-                    )
-                    try:
-                        await _until_one_ends(connection.listen(), spoken.listen(events))
-                    finally:
-                        await spoken.close()
-                        await connection.close()
+                side = AgentSide(client_of, agent, here=is_own, alone=is_own)
+                await converse(side, client_of, Messages(lines))
             except (ApiError, NotFound, Unreachable) as error:
                 raise Failure(str(error)) from error
-
-
-async def _until_one_ends(*works: Any) -> None:
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -6,7 +6,7 @@ import { authorize, awaited, beforehand, makeClient } from "./client.mjs"
 import { connected } from "./connection.mjs"
 import { Peer, said } from "./peer.mjs"
 import { prepare } from "./resolving.mjs"
-import { load, toolsOf } from "./loading.mjs"
+import { load, toolsOf, wantsBun } from "./loading.mjs"
 import { changes, Histories } from "./output.mjs"
 import { call, portable } from "./functions.mjs"
 import { Login } from "./login.mjs"
@@ -27,21 +27,13 @@ const methods = {
     return { runtime: globalThis.Bun ? "bun" : "node", version: process.versions.bun ?? process.version, protocol: 1 }
   },
 
-  // Load one module and run its plugin functions; several exports are several plugins. Of a file of tools there is one.
-  load: beforehand(async ({ key, target, file, options: given, timeout, tools }) => {
-    if (tools) {
-      const { tool, half, ...found } = await current.run(key, () => toolsOf(target))
-      for (const message of half) peer.notify("failed", { plugin: key, hook: "tool", message })
-      return { id: null, plugins: [register(`${key}.0`, { tool }, found)] }
+  load: beforehand(async (asked) => {
+    try {
+      return await loaded(asked)
+    } catch (error) {
+      if (!wantsBun(error)) throw error
+      return { bun: said(error) }
     }
-    const options = Object.keys(given).length ? given : undefined
-    const found = await current.run(key, () => load(target, file))
-    const offered = []
-    for (const [index, server] of found.servers.entries()) {
-      const hooks = await current.run(key, () => within(server(input(key, found), options), timeout))
-      offered.push(register(`${key}.${index}`, hooks, found))
-    }
-    return { id: found.id, plugins: offered }
   }),
 
   async hook({ plugin, hook, input: given, output }) {
@@ -101,6 +93,23 @@ const methods = {
   },
 
   ping: () => "pong",
+}
+
+// Load one module and run its plugin functions; several exports are several plugins. Of a file of tools there is one.
+async function loaded({ key, target, file, options: given, timeout, tools }) {
+  if (tools) {
+    const { tool, half, ...found } = await current.run(key, () => toolsOf(target))
+    for (const message of half) peer.notify("failed", { plugin: key, hook: "tool", message })
+    return { id: null, plugins: [register(`${key}.0`, { tool }, found)] }
+  }
+  const options = Object.keys(given).length ? given : undefined
+  const found = await current.run(key, () => load(target, file))
+  const offered = []
+  for (const [index, server] of found.servers.entries()) {
+    const hooks = await current.run(key, () => within(server(input(key, found), options), timeout))
+    offered.push(register(`${key}.${index}`, hooks, found))
+  }
+  return { id: found.id, plugins: offered }
 }
 
 function register(key, hooks, found) {

@@ -12,13 +12,13 @@ const CONDITIONS = globalThis.Bun ? ["bun", "import", "node", "default", "requir
 export async function load(target, file) {
   const path = statSync(target).isDirectory() ? entry(target) : target
   const url = pathToFileURL(path).href
-  return { ...offered(await imported(url), file ? target : null), url, describe }
+  return { ...offered(await import(url), file ? target : null), url, describe }
 }
 
 // Return the tools of a file by their names, as opencode names and picks them (1.18.33), and what is to be said of exports
 // that nearly are one. An export that is none is no mistake: what tools share may stand beside them.
 export async function toolsOf(path) {
-  const module = await imported(pathToFileURL(path).href)
+  const module = await import(pathToFileURL(path).href)
   const stem = basename(path, extname(path))
   const tool = {}
   const half = []
@@ -33,16 +33,9 @@ export async function toolsOf(path) {
   return { tool, half, describe }
 }
 
-async function imported(url) {
-  return import(url).catch((error) => {
-    throw hinted(error)
-  })
-}
-
-// Of bun, node has only the shell here.
-function hinted(error) {
-  const wants = !globalThis.Bun && /\bBun is not defined|module 'bun'|'bun:/.test(error?.message ?? "")
-  return wants ? new Error(`${error.message}: it needs bun, so install bun`) : error
+// Whether a plugin asked for what bun has and node has not.
+export function wantsBun(error) {
+  return !globalThis.Bun && /\bBun is not defined|module 'bun'|'bun:/.test(error?.message ?? "")
 }
 
 // The file that a folder's package.json names, else its index.

@@ -4,11 +4,11 @@ They answer what ``instar evolve`` and ``instar heartbeat`` print with ``--json`
 order is a person's, and does what the command does: it is refused as there.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -28,6 +28,9 @@ from instar.plugins.evolve.history.repository import NoSuchChange
 from instar.plugins.evolve.history.timeline import Compared, Shown, Timeline, TimelinePage
 from instar.plugins.evolve.person import Made, Rejected
 from instar.plugins.evolve.status import EvolveStatus, HookCalls
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _SHOWN: Final = 20
 _MOST: Final = 1000
@@ -94,6 +97,27 @@ class ReasonBody(wire.Wire):
     reason: Annotated[str, msgspec.Meta(max_length=_LONGEST)] = ""
 
 
+def _route(
+    method: Any, path: str, name: str, *, order: bool = False
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+    """Declare an operation in which what evolve refuses becomes an error answer that says why."""
+
+    def declared(work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        @operation(method, path, name, errors=(404,), order=order)
+        @functools.wraps(work)
+        async def answered(*given: P.args, **named: P.kwargs) -> T:
+            try:
+                return await work(*given, **named)
+            except NoSuchChange as error:
+                raise NotFound(str(error)) from None
+            except person.FAILURES as error:
+                raise Invalid(str(error)) from None
+
+        return answered
+
+    return declared
+
+
 @dataclass
 class EvolveRoutes:
     """What is asked of evolve. `problems` are those of its settings, `source` names what chose the workspace.
@@ -112,7 +136,7 @@ class EvolveRoutes:
 
     # -- looking ---------------------------------------------------------------------------------------
 
-    @operation("GET", "/instar/evolve", "instar.evolve.status", errors=(404,))
+    @_route("GET", "/instar/evolve", "instar.evolve.status")
     async def status(self) -> EvolveStatus:
         """Tell how the workspace stands: scripts, history, what is on probation or waits, what is wrong."""
         engine = self.engine
@@ -121,7 +145,7 @@ class EvolveRoutes:
             return status.unread(engine.real, self.source, list(dict.fromkeys(problems)))
         return await status.read(engine, engine.scripts, self.source, self.problems())
 
-    @operation("GET", "/instar/evolve/log", "instar.evolve.log", errors=(404,))
+    @_route("GET", "/instar/evolve/log", "instar.evolve.log")
     async def log(self, query: LogQuery) -> Timeline:
         """List changes, refusals and orders, newest first."""
         self._demand_history()
@@ -129,134 +153,122 @@ class EvolveRoutes:
         wanted = TimelinePage(query.limit, query.offset, query.file, query.session)
         return await timeline.page(storage.revisions, storage.audit_log, wanted)
 
-    @operation("GET", "/instar/evolve/log/{ref}", "instar.evolve.show", errors=(404,))
+    @_route("GET", "/instar/evolve/log/{ref}", "instar.evolve.show")
     async def show(self, ref: str) -> Shown:
         """Show one change: its cause, what the gate said, and its diff.
 
         It is named by the start of its commit's id, as HEAD or HEAD~2, by its epoch such as @12, or as initial.
         """
         self._demand_history()
-        with _answered():
-            return await timeline.show(self.engine.storage.revisions, self.engine.storage.audit_log, ref)
+        return await timeline.show(self.engine.storage.revisions, self.engine.storage.audit_log, ref)
 
-    @operation("GET", "/instar/evolve/report/{reportID}", "instar.evolve.report", errors=(404,))
+    @_route("GET", "/instar/evolve/report/{reportID}", "instar.evolve.report")
     async def report(self, report_id: str) -> GateReport:
         """Show what the gate found on a candidate, installed or not: diff, test, replay, scores, what it reaches.
 
         Entries of the log name their report; the oldest reports are dropped.
         """
-        with _answered():
-            found = self.engine.storage.reports.get(report_id)
+        found = self.engine.storage.reports.get(report_id)
         if found is None:
             raise NotFound(
                 f"there is no report {report_id!r}, or it was dropped: the log's entries name them"
             )
         return found
 
-    @operation("GET", "/instar/evolve/compare", "instar.evolve.compare", errors=(404,))
+    @_route("GET", "/instar/evolve/compare", "instar.evolve.compare")
     async def compare(self, query: CompareQuery) -> Compared:
         """Compare two versions of the workspace, each named as in the log."""
         self._demand_history()
-        with _answered():
-            return await timeline.compare(self.engine.storage.revisions, query.old, query.new, query.file)
+        return await timeline.compare(self.engine.storage.revisions, query.old, query.new, query.file)
 
-    @operation("GET", "/instar/evolve/blame", "instar.evolve.blame", errors=(404,))
+    @_route("GET", "/instar/evolve/blame", "instar.evolve.blame")
     async def blame(self, query: FileQuery) -> BlamedFile:
         """Show a file of the workspace line by line, with the change that wrote each."""
         self._demand_history()
-        with _answered():
-            return await blame.blame(self.engine.storage.revisions, query.file, self.engine.real.root)
+        return await blame.blame(self.engine.storage.revisions, query.file, self.engine.real.root)
 
-    @operation("GET", "/instar/evolve/why", "instar.evolve.why", errors=(404,))
+    @_route("GET", "/instar/evolve/why", "instar.evolve.why")
     async def why(self, query: WhyQuery) -> Why:
         """Tell why a line of a file is as it is: the change that wrote it, and the message that led to it."""
         self._demand_history()
         storage = self.engine.storage
-        with _answered():
-            place = blame.parse_place(f"{query.file}:{query.line}", self.engine.real.root)
-            return await blame.why(storage.revisions, storage.audit_log, self.messages, place)
+        place = blame.parse_place(f"{query.file}:{query.line}", self.engine.real.root)
+        return await blame.why(storage.revisions, storage.audit_log, self.messages, place)
 
-    @operation("GET", "/instar/evolve/call", "instar.evolve.calls", errors=(404,))
+    @_route("GET", "/instar/evolve/call", "instar.evolve.calls")
     async def calls(self) -> list[HookCalls]:
         """Tell how the newest calls of each script's hooks went: how many, how long, how many failed."""
         return await status.calls(self.engine)
 
-    @operation("GET", "/instar/evolve/pin", "instar.evolve.pins", errors=(404,))
+    @_route("GET", "/instar/evolve/pin", "instar.evolve.pins")
     async def pins(self) -> list[Pin]:
         """List the files that the agent may not change."""
-        with _answered():
-            return self.engine.storage.pins.all()
+        return self.engine.storage.pins.all()
 
-    @operation("GET", "/instar/evolve/candidate", "instar.evolve.candidates", errors=(404,))
+    @_route("GET", "/instar/evolve/candidate", "instar.evolve.candidates")
     async def candidates(self, query: CandidateQuery) -> Listing:
         """List the changes that wait for a person, since they would reach more, with their diffs and reasons."""
         return person.pending(self.engine, rejected=query.all)
 
-    @operation("GET", _CANDIDATE, "instar.evolve.candidate", errors=(404,))
+    @_route("GET", _CANDIDATE, "instar.evolve.candidate")
     async def candidate(self, candidate_id: str) -> PendingEntry:
         """Show a change that waits: its diff, what it would reach, its test's output, its replay."""
         return self._pending(candidate_id)
 
     # -- orders ----------------------------------------------------------------------------------------
 
-    @operation("POST", "/instar/evolve/rollback", "instar.evolve.rollback", errors=(404,), order=True)
+    @_route("POST", "/instar/evolve/rollback", "instar.evolve.rollback", order=True)
     async def rollback(self, body: RollbackBody | None = None) -> Made:
         """Take a change back, by a new commit."""
-        with _answered():
-            return await person.roll_back(self.engine, (body or RollbackBody()).ref)
+        return await person.roll_back(self.engine, (body or RollbackBody()).ref)
 
-    @operation("POST", "/instar/evolve/pin", "instar.evolve.pin", errors=(404,), order=True)
+    @_route("POST", "/instar/evolve/pin", "instar.evolve.pin", order=True)
     async def pin(self, body: PinBody) -> Pin:
         """Keep the agent from changing a file, or what is in it if it is a folder."""
-        with _answered():
-            return person.pin(self.engine, body.file)
+        return person.pin(self.engine, body.file)
 
-    @operation("DELETE", "/instar/evolve/pin", "instar.evolve.unpin", errors=(404,), order=True)
+    @_route("DELETE", "/instar/evolve/pin", "instar.evolve.unpin", order=True)
     async def unpin(self, query: FileQuery) -> Pin:
         """Let the agent change a file again."""
-        with _answered():
-            return person.unpin(self.engine, query.file)
+        return person.unpin(self.engine, query.file)
 
-    @operation("POST", f"{_CANDIDATE}/approve", "instar.evolve.approve", errors=(404,), order=True)
+    @_route("POST", f"{_CANDIDATE}/approve", "instar.evolve.approve", order=True)
     async def approve(self, candidate_id: str) -> Made:
         """Let a change reach what it asks for, and install it; it is tried once more before."""
         self._pending(candidate_id)
-        with _answered():
-            if not self.ready():
-                raise Invalid(next(iter(self.problems()), "evolve's settings cannot be used"))
-            return await person.approve(self.engine, candidate_id)
+        if not self.ready():
+            raise Invalid(next(iter(self.problems()), "evolve's settings cannot be used"))
+        return await person.approve(self.engine, candidate_id)
 
-    @operation("POST", f"{_CANDIDATE}/reject", "instar.evolve.reject", errors=(404,), order=True)
+    @_route("POST", f"{_CANDIDATE}/reject", "instar.evolve.reject", order=True)
     async def reject(self, candidate_id: str, body: ReasonBody | None = None) -> Rejected:
         """Refuse a change for good: just this one is not asked about again."""
         self._pending(candidate_id)
-        with _answered():
-            entry = await person.reject(self.engine, candidate_id, (body or ReasonBody()).reason)
-            return Rejected(entry.id, entry.proposal.file)
+        entry = await person.reject(self.engine, candidate_id, (body or ReasonBody()).reason)
+        return Rejected(entry.id, entry.proposal.file)
 
     # -- the heartbeat ---------------------------------------------------------------------------------
 
-    @operation("GET", "/instar/heartbeat", "instar.heartbeat.status", errors=(404,))
+    @_route("GET", "/instar/heartbeat", "instar.heartbeat.status")
     async def heartbeat(self) -> HeartbeatStatus:
         """Tell of the next and the last heartbeats, their session, what was skipped and why."""
         chosen, problems = report.chosen(self.engine, self._config, self.environment)
         return report.status(self.engine, chosen, problems, self.halted())
 
-    @operation("POST", "/instar/heartbeat/now", "instar.heartbeat.now", errors=(404,), order=True)
+    @_route("POST", "/instar/heartbeat/now", "instar.heartbeat.now", order=True)
     async def beat(self) -> BeatEntry:
         """Let the heart beat now; answers when the beat is over."""
-        with _answered():
-            person.demand_live(self.engine)
-            chosen, problems = report.chosen(self.engine, self._config, self.environment)
-            report.demand_on(chosen, problems, self._config)
-            return await report.ask(self.engine.storage.heartbeat)
+        person.demand_live(self.engine)
+        chosen, problems = report.chosen(self.engine, self._config, self.environment)
+        report.demand_on(chosen, problems, self._config)
+        return await report.ask(self.engine.storage.heartbeat)
 
-    @operation("POST", "/instar/heartbeat/pause", "instar.heartbeat.pause", errors=(404,), order=True)
+    @_route("POST", "/instar/heartbeat/pause", "instar.heartbeat.pause", order=True)
     async def pause(self, body: ReasonBody | None = None) -> Paused:
         """Let no heartbeat begin until they are resumed; one that runs goes on."""
         return report.pause(self.engine.storage.heartbeat, (body or ReasonBody()).reason)
 
-    @operation("POST", "/instar/heartbeat/resume", "instar.heartbeat.resume", errors=(404,), order=True)
+    @_route("POST", "/instar/heartbeat/resume", "instar.heartbeat.resume", order=True)
     async def resume(self) -> Paused:
         """Let heartbeats go on; what came due meanwhile is skipped. A stop must have been resumed before."""
         if self.halted():
@@ -276,14 +288,3 @@ class EvolveRoutes:
     def _demand_history(self) -> None:
         if not is_repository(self.engine.real.root):
             raise NotFound(person.NO_REPOSITORY.format(self.engine.real.root))
-
-
-@contextlib.contextmanager
-def _answered() -> Iterator[None]:
-    """Turn what evolve refuses into an error answer that says why."""
-    try:
-        yield
-    except NoSuchChange as error:
-        raise NotFound(str(error)) from None
-    except person.FAILURES as error:
-        raise Invalid(str(error)) from None

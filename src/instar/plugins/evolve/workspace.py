@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from instar.plugin import document
+
 log = logging.getLogger("instar.evolve")
 
 STAGES: Final = ("preamble", "chat", "heartbeat", "compaction", "recover")
@@ -194,7 +196,7 @@ def _absolute(value: str, home: Path) -> Path:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8", errors="replace")
-    except OSError as error:
+        return document.read_bytes(path).decode("utf-8", errors="replace")
+    except (OSError, document.DocumentError) as error:
         log.warning("prompt=%s problem=%r", path.name, str(error))
         return ""

@@ -201,7 +201,7 @@ def _text(raw: bytes) -> str:
 SHOWN: Final = 2000
 """Characters of an answer, or of one stream of a program, that are recorded."""
 
-_PLACE: Final = re.compile(r"\$\{(\w*_PROJECT_DIR)\}")
+_PLACE: Final = re.compile(r"\$\{(\w*_PROJECT_DIR|(?:CLAUDE_)?PLUGIN_(?:ROOT|DATA))\}")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -243,6 +243,7 @@ async def _ran(
     # What the model may write is not found by name: neither a program nor a module of Python.
     environment = accepted_environment(environment, armed.project, armed.served)
     environment |= {"PYTHONSAFEPATH": "1", **payload.environment(event, view, armed.project)}
+    environment |= rule.environment
     argv = _argv(rule, event, context, environment)
     try:
         done = await context.children.run(

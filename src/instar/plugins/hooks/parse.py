@@ -7,7 +7,7 @@ as a `broken` rule, which refuses what it would judge.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -65,13 +65,22 @@ _CERTAIN: Final = 0.9
 
 
 class RuleSource(msgspec.Struct, frozen=True):
-    """A value that holds rules; `source` names it in messages. With `agent` they hold only in that agent's turns."""
+    """A value that holds rules; `source` names it in messages. With `agent` they hold only in that agent's turns.
+
+    `environment` is what their programs get beside the usual variables.
+    """
 
     data: Any
     source: str
     dialect: Dialect = "instar"
     agent: str = ""
     place: Place = lambda _keys: (0, 0)
+    environment: Mapping[str, str] = {}
+
+    @property
+    def brought(self) -> bool:
+        """Whether a plugin folder brings it: nobody here can mend it, so what only Claude Code knows is passed over."""
+        return bool(self.environment)
 
 
 class ParsedRules(msgspec.Struct):
@@ -157,7 +166,8 @@ class _Reading:
         meant = [name] if event else difflib.get_close_matches(name, SPELLINGS, n=1, cutoff=_CERTAIN)
         self._events = [SPELLINGS[one] for one in meant]
         if event is None:
-            self._fault(keys, no_event(name), _ALL_OFF)
+            if not self._given.brought:
+                self._fault(keys, no_event(name), _ALL_OFF)
         elif self._is(keys, groups, list, "a list of groups"):
             for index, group in enumerate(groups):
                 self._group((*keys, index), event, group)
@@ -217,6 +227,7 @@ class _Reading:
                 column=column,
                 matcher=matcher,
                 agent=self._given.agent,
+                environment=self._given.environment,
                 settings=kind(**settings),
                 **{"timeout": usual_timeout(kind.kind, self._given.dialect, event), **common},
             )
@@ -253,7 +264,7 @@ class _Reading:
         return isinstance(value, kind)
 
     def _unknown(self, keys: Keys, data: dict[str, Any], known: Sequence[str], why: str) -> None:
-        for key in (key for key in data if key not in known):
+        for key in (key for key in data if key not in known and not self._given.brought):
             self._fault((*keys, key), f"{why}{meant(key, known)}")
 
     def _fault(self, keys: Keys, message: str, off: str = "") -> None:

@@ -197,6 +197,7 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
 
     `agent` is the only agent in whose turns it holds, if any. `line` and `column` count from 1; 0: the source has no
     lines. `broken` says why the rule could not be read: it stands for what it would judge, and is undecided.
+    `environment` are more variables for its program.
     """
 
     event: str
@@ -208,6 +209,7 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
     matcher: str = ""
     agent: str = ""
     broken: str = ""
+    environment: Mapping[str, str] = {}
 
     @property
     def evaluator(self) -> Evaluator:

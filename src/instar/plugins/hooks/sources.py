@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import Means, PluginInput, document
+from instar.plugin import Means, PluginFolder, PluginInput, document
 from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.parse import ParsedRules, Place, RuleSource, broken, parse
@@ -41,10 +41,12 @@ def of_settings(
     config: Mapping[str, Any],
     origins: Mapping[str, str],
     served: Callable[[Path], Path] = lambda path: path,
+    brought: Iterable[PluginFolder] = (),
 ) -> list[RuleSource]:
     """Return the ``hooks`` of the merged settings, one source for each file.
 
-    `origins` are those of `PluginInput`: of each group of rules, the file. What has none is a plugin's.
+    `origins` are those of `PluginInput`: of each group of rules, the file. What has none is a plugin's. What stands in
+    a plugin folder of `brought` is written as Claude Code reads it.
     """
     block = config.get("hooks")
     if not isinstance(block, dict):
@@ -57,7 +59,16 @@ def of_settings(
             found.setdefault(_origin(origins, event), {})[event] = groups
     order = list(dict.fromkeys(origins.values()))
     known = sorted(found, key=lambda origin: order.index(origin) if origin in order else len(order))
-    return [RuleSource({"hooks": found[origin]}, origin, place=_placed(origin, served)) for origin in known]
+    sources = []
+    for origin in known:
+        folder = next((one for one in brought if origin.startswith(one.origin)), None)
+        if folder is None:
+            sources.append(RuleSource({"hooks": found[origin]}, origin, place=_placed(origin, served)))
+            continue
+        place = _placed(str(folder.root / origin.removeprefix(folder.origin)))
+        given = {"hooks": found[origin]}
+        sources.append(RuleSource(given, origin, "claude", place=place, environment=folder.variables))
+    return sources
 
 
 def _origin(origins: Mapping[str, str], place: str) -> str:
@@ -84,15 +95,17 @@ def find(
     more: Iterable[RuleSource] = (),
     origins: Mapping[str, str] = MappingProxyType({}),
     served: Callable[[Path], Path] = lambda path: path,
+    brought: Iterable[PluginFolder] = (),
 ) -> ParsedRules:
     """Return all rules for `folders` (the project's, outermost first) and `home`.
 
     `config` are the merged settings (`PluginInput.config`), from which the core has left out what no trusted file
-    says; `origins` say which file each of them came from. `more` come last: agents' front matter. `served` is
-    `PluginInput.served`. Reads files, changes none, and raises nothing: what cannot be read is a fault.
+    says; `origins` say which file each of them came from. `more` come last: agents' front matter. `served` and
+    `brought` are `PluginInput.served` and ``plugin_folders``. Reads files, changes none, and raises nothing: what
+    cannot be read is a fault.
     """
     found = ParsedRules()
-    for given in of_settings(config, origins, served):
+    for given in of_settings(config, origins, served, brought):
         parse(given, found)
     projects = list(dict.fromkeys(folder for folder in folders if folder != home))
     every = [(folder, name, dialect) for name, dialect in FILES for folder in (*projects, home)]
@@ -147,7 +160,7 @@ def _read(
     parse(RuleSource(data, str(path), dialect, place=lambda keys: document.locate(text, keys)), found)
 
 
-def _placed(origin: str, served: Callable[[Path], Path]) -> Place:
+def _placed(origin: str, served: Callable[[Path], Path] = lambda path: path) -> Place:
     """Return the positions in a settings file."""
     if origin.endswith((".json", ".jsonc")):
         # It may be gone since it was read.
@@ -215,7 +228,10 @@ def arm(given: PluginInput | Means) -> ActiveRules:
     of_all: list[HookRule] = []
     if settings.enabled:
         agents = of_agents(given.config, given.origins)
-        found = find(given.config, folders, home, given.trusted, agents, given.origins, given.served)
+        found = find(
+            *(given.config, folders, home, given.trusted, agents, given.origins, given.served),
+            brought=given.plugin_folders,
+        )
         of_all = [*found.rules, *found.broken]
         problems += found.problems
     rules: dict[str, tuple[HookRule, ...]] = {}

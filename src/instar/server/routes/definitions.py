@@ -115,6 +115,7 @@ def skills_of(instance: Instance) -> list[api.Skill]:
             name=skill.name, description=skill.description, location=str(skill.path), content=skill.text
         )
         for skill in instance.skills.values()
+        if skill.listed
     ]
 
 

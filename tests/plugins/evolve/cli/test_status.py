@@ -144,3 +144,14 @@ def test_a_file_whose_name_is_no_utf_8_is_reported_all_the_same(hand):
     (departed,) = hand.json("status")["departures"]
     assert departed["path"] == "hooks/caf\udce9.sh"
     assert "problem    hooks/caf.sh cannot be used: its name is not UTF-8" in hand("status").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["config/evolve.jsonc", "prompts/chat.md", "hooks/pipe.py"])
+def test_a_pipe_in_a_workspace_that_came_from_elsewhere_is_not_waited_for(hand, path):
+    (hand.root / path).parent.mkdir(exist_ok=True)
+    (hand.root / path).unlink(missing_ok=True)
+    os.mkfifo(hand.root / path)
+    done = hand.instar("evolve", "--workspace", hand.root, "status")
+    assert done.returncode == int(path == "config/evolve.jsonc"), done.stderr
+    assert "workspace  " in done.stdout

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from instar.plugins.evolve.probation.prediction import (
     HOOKS,
     SCHEMA,
+    CallEnd,
     Course,
     Finding,
-    MeasuredCall,
     Prediction,
     Unfit,
     ends,
@@ -32,15 +32,15 @@ def say(**changed: Any) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not ...}
 
 
-def run(prediction: Prediction, calls: Iterable[MeasuredCall], now: int = 0) -> Finding:
+def run(prediction: Prediction, calls: Iterable[CallEnd], now: int = 0) -> Finding:
     course = Course(0)
     for call in calls:
         course = observe(prediction, course, call)
     return judge(prediction, course, now)
 
 
-def answers(*values: Any) -> list[MeasuredCall]:
-    return [MeasuredCall("idle", 5, None, value) for value in values]
+def answers(*values: Any) -> list[CallEnd]:
+    return [CallEnd("idle", None, 5, value) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ NAME = parse(say(field="answer.tools.0.name", at_most=..., equals="hello"))
 ONE = parse(say(field="answer.x", at_most=..., equals=1))
 
 
-def timed(*durations: float) -> list[MeasuredCall]:
-    return [MeasuredCall("idle", ms) for ms in durations]
+def timed(*durations: float) -> list[CallEnd]:
+    return [CallEnd("idle", None, ms) for ms in durations]
 
 
-def ended(*kinds: str | None) -> list[MeasuredCall]:
-    return [MeasuredCall("idle", 1, kind) for kind in kinds]
+def ended(*kinds: str | None) -> list[CallEnd]:
+    return [CallEnd("idle", kind, 1) for kind in kinds]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def ended(*kinds: str | None) -> list[MeasuredCall]:
         (MS, timed(100, 900), "open", "idle ms at most 200 within 3 calls: open after 2 calls"),
         (MS, timed(100, 900, 150), "met", "the median of 3 calls was 150 ms"),
         (MS, timed(100, 900, 300), "broken", "the median of 3 calls was 300 ms"),
-        (MS, [*timed(1, 2), MeasuredCall("tool_before", 3)], "open", ""),
+        (MS, [*timed(1, 2), CallEnd("tool_before", None, 3)], "open", ""),
         (FAILURES, ended("crash"), "open", ""),
         (FAILURES, ended("crash", "timeout"), "broken", "2 of 2 calls failed"),
         (FAILURES, ended("crash", None, None), "met", "1 of 3 calls failed"),
@@ -172,7 +172,7 @@ def ended(*kinds: str | None) -> list[MeasuredCall]:
     ],
 )
 def test_a_prediction_is_judged_by_the_calls_of_its_hook(
-    prediction: Prediction, calls: list[MeasuredCall], outcome: str, said: str
+    prediction: Prediction, calls: list[CallEnd], outcome: str, said: str
 ) -> None:
     found = run(prediction, calls)
     assert (found.outcome, said in found.text) == (outcome, True), found.text
@@ -194,7 +194,7 @@ BOTH = parse(say(within={"minutes": 10, "calls": 2}))
     ],
 )
 def test_minutes_end_a_prediction_and_one_whose_hook_was_never_called_lapses(
-    prediction: Prediction, calls: list[MeasuredCall], now: int, outcome: str
+    prediction: Prediction, calls: list[CallEnd], now: int, outcome: str
 ) -> None:
     assert run(prediction, calls, now).outcome == outcome
     assert ends(prediction, Course(5)) == 10 * MINUTE + 5

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instar.plugins.evolve.probation import prediction
+from instar.plugins.evolve.probation.prediction import CallEnd, Kind
 from instar.plugins.evolve.probation.state import (
-    CallEnd,
-    Kind,
     Probation,
     ProbationLimits,
     ProbationPassed,

@@ -121,9 +121,7 @@ async def hook(
 
 def prompt(candidate: Candidate) -> str:
     """Look at a prompt's text. Raises `CandidateRefused`."""
-    content = candidate.after.content
-    if len(content) > LARGEST:
-        raise CandidateRefused("parse", f"a prompt may have {LARGEST} bytes, this one has {len(content)}")
+    content = _bounded(candidate, "prompt")
     if b"\0" in content:
         raise CandidateRefused("parse", "a prompt is text: this one holds a NUL character")
     return f"{counted(len(content), 'byte')} of text"
@@ -131,16 +129,21 @@ def prompt(candidate: Candidate) -> str:
 
 def profile(candidate: Candidate) -> str:
     """Look at a profile: one JSON object. Raises `CandidateRefused`."""
-    content = candidate.after.content
-    if len(content) > LARGEST:
-        raise CandidateRefused("parse", f"a profile may have {LARGEST} bytes, this one has {len(content)}")
+    content = _bounded(candidate, "profile")
     try:
-        found = msgspec.json.decode(content)
+        msgspec.json.decode(content, type=dict)
+    except msgspec.ValidationError:
+        raise CandidateRefused("parse", "a profile is a JSON object") from None
     except msgspec.DecodeError as error:
         raise CandidateRefused("parse", f"a profile is JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise CandidateRefused("parse", "a profile is a JSON object")
     return f"{counted(len(content), 'byte')} of JSON"
+
+
+def _bounded(candidate: Candidate, kind: str) -> bytes:
+    content = candidate.after.content
+    if len(content) > LARGEST:
+        raise CandidateRefused("parse", f"a {kind} may have {LARGEST} bytes, this one has {len(content)}")
+    return content
 
 
 async def _discover(trial: Trial, candidate: Candidate, given: wire.Plain, timeout: float) -> protocol.Answer:

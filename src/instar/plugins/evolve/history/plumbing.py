@@ -321,7 +321,7 @@ class Plumbing(WorkspaceRepository):
         names = b"".join(os.fsencode(path) + b"\0" for path in paths)
         take = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
         try:
-            await self.bytes(*take, stdin=names, env={**aside, **_variables(_SETTINGS | _ASIDE)})
+            await self.bytes(*take, stdin=names, env={**aside, **git.as_variables(_SETTINGS | _ASIDE)})
         except git.GitError:
             return False
         return True
@@ -337,7 +337,7 @@ class Plumbing(WorkspaceRepository):
         """Run git as `WorkspaceRepository.bytes`, with the settings that a commit needs."""
         # Where a person's settings say that it has no files, or has them elsewhere.
         tree = {} if args[0] == "init" else {"GIT_WORK_TREE": str(self._root)}
-        return await super().bytes(*args, env=_variables(_SETTINGS) | tree | dict(env or {}), **how)
+        return await super().bytes(*args, env=git.as_variables(_SETTINGS) | tree | dict(env or {}), **how)
 
 
 def is_guarded(path: str) -> bool:
@@ -354,14 +354,6 @@ def _is_marked(tag: str) -> bool:
 def _few(paths: Collection[str]) -> Collection[str]:
     """Paths as arguments; none, which means all, where they are too many."""
     return paths if len(paths) <= _MANY else ()
-
-
-def _variables(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of git as variables: those come after every file."""
-    found = {"GIT_CONFIG_COUNT": str(len(settings))}
-    for at, (name, value) in enumerate(settings.items()):
-        found |= {f"GIT_CONFIG_KEY_{at}": name, f"GIT_CONFIG_VALUE_{at}": value}
-    return found
 
 
 def _quoted(path: str) -> bytes:

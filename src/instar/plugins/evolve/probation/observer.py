@@ -17,7 +17,7 @@ from instar.plugins.evolve.gate.record import Failure, HookCallRecord
 from instar.plugins.evolve.history.audit_log import AuditEntry
 from instar.plugins.evolve.probation import state as probation
 from instar.plugins.evolve.probation import supervisor
-from instar.plugins.evolve.probation.prediction import Prediction
+from instar.plugins.evolve.probation.prediction import CallEnd, Prediction
 from instar.plugins.evolve.storage import Storage
 
 log = logging.getLogger("instar.evolve")
@@ -70,7 +70,7 @@ class Observer:
         self._storage.records.add(record)
         self._rest(file, version, called)
         silent = called.kind is None and not called.answer
-        ended = probation.CallEnd(
+        ended = CallEnd(
             called.hook, "silent" if silent else called.kind, called.ms, called.answer, called.why
         )
         if called.hook == "discover" and called.kind is None:
@@ -98,7 +98,7 @@ class Observer:
         if said:
             log.warning("script=%s resting=%s", file, script.show(said))
 
-    def _count(self, path: str, version: str, ended: probation.CallEnd) -> None:
+    def _count(self, path: str, version: str, ended: CallEnd) -> None:
         before = self._probation
         self._probation, verdict = probation.called(before, path, version, ended, _now(), self._limits)
         self._dirty = self._dirty or self._probation is not before

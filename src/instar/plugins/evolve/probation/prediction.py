@@ -30,6 +30,12 @@ Bound = Literal["at_most", "at_least", "equals"]
 Outcome = Literal["met", "broken", "open", "lapsed"]
 
 BOUNDS: Final[tuple[Bound, ...]] = ("at_most", "at_least", "equals")
+Kind = Literal["crash", "signal", "timeout", "malformed", "flood", "unstarted", "silent", "unknown"]
+"""How a call ended that gave nothing of use. `crash` is an exit code other than 0, `flood` too much output."""
+
+FAILURES: Final = frozenset({"crash", "signal", "timeout", "malformed", "flood", "unstarted"})
+"""The kinds of `Kind` that are a failure whatever the version before did."""
+
 MAX_CALLS: Final = 1000
 MAX_MINUTES: Final = 7 * 24 * 60
 HOOKS: Final = (
@@ -90,13 +96,14 @@ class Prediction(msgspec.Struct, frozen=True):
     minutes: float | None = None
 
 
-class MeasuredCall(msgspec.Struct, frozen=True):
-    """One call of a hook: its duration in ms, how it failed (None: it did not), and its answer."""
+class CallEnd(msgspec.Struct, frozen=True):
+    """How one call of a script ended: `kind` None is a call that answered; `why` is for people."""
 
     hook: str
+    kind: Kind | None = None
     ms: float = 0.0
-    failure: str | None = None
     answer: Mapping[str, Any] = {}
+    why: str = ""
 
 
 class Course(msgspec.Struct, frozen=True):
@@ -135,12 +142,13 @@ def parse(given: Mapping[str, Any]) -> Prediction:
     return Prediction(given["hook"], field, bounds[0], value, within.get("calls"), within.get("minutes"))
 
 
-def observe(prediction: Prediction, course: Course, call: MeasuredCall) -> Course:
+def observe(prediction: Prediction, course: Course, call: CallEnd) -> Course:
     """Return the course after one more call of the script."""
     if call.hook != prediction.hook or course.calls >= (prediction.calls or math.inf):
         return course
     seen, wrong = course.seen, course.wrong
-    if prediction.field.startswith(_PATH) and call.failure is None:
+    failed = call.kind in FAILURES
+    if prediction.field.startswith(_PATH) and not failed:
         for found in _at(call.answer, prediction.field[len(_PATH) :].split(".")):
             seen += 1
             if not wrong and not _keeps(prediction, found):
@@ -148,7 +156,7 @@ def observe(prediction: Prediction, course: Course, call: MeasuredCall) -> Cours
     return Course(
         course.since,
         course.calls + 1,
-        course.failures + (call.failure is not None),
+        course.failures + failed,
         (*course.times, call.ms)[-MAX_CALLS:] if prediction.field == "ms" else (),
         seen,
         wrong,

@@ -31,18 +31,12 @@ says `rolled_back`: a crash between the two loses nothing.
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final
 
 import msgspec
 
 from instar.plugins.evolve.probation import prediction
-from instar.plugins.evolve.probation.prediction import Course, MeasuredCall, Prediction
-
-Kind = Literal["crash", "signal", "timeout", "malformed", "flood", "unstarted", "silent", "unknown"]
-"""How a call ended that gave nothing of use. `crash` is an exit code other than 0, `flood` too much output."""
-
-FAILURES: Final = frozenset({"crash", "signal", "timeout", "malformed", "flood", "unstarted"})
-"""The kinds of `Kind` that are a failure whatever the version before did."""
+from instar.plugins.evolve.probation.prediction import FAILURES, CallEnd, Course, Prediction
 
 _RECENT: Final = 200
 """Calls of a hook after which older ones begin to count half: the rate is that of the latest ones."""
@@ -59,16 +53,6 @@ class ProbationLimits(msgspec.Struct, frozen=True):
 
     failures: int = 3
     calls: int = 50
-
-
-class CallEnd(msgspec.Struct, frozen=True):
-    """How one call of a script ended: `kind` None is a call that answered; `why` is for people."""
-
-    hook: str
-    kind: Kind | None = None
-    ms: float = 0.0
-    answer: Mapping[str, Any] = {}
-    why: str = ""
 
 
 class CallHistory(msgspec.Struct, frozen=True):
@@ -274,9 +258,7 @@ def _excess(before: Mapping[str, CallHistory], now: Mapping[str, CallHistory], h
 def _expected(trial: OnTrial, ended: CallEnd) -> OnTrial:
     if trial.expect is None or trial.course is None:
         return trial
-    failure = ended.kind if ended.kind in FAILURES else None
-    call = MeasuredCall(ended.hook, ended.ms, failure, ended.answer)
-    return msgspec.structs.replace(trial, course=prediction.observe(trial.expect, trial.course, call))
+    return msgspec.structs.replace(trial, course=prediction.observe(trial.expect, trial.course, ended))
 
 
 def _judged(
