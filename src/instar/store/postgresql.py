@@ -51,7 +51,12 @@ class PostgresConnection:
     def execute(self, statement: str, parameters: Any = ()) -> Any:
         if not isinstance(parameters, dict):
             parameters = {f"p{number}": value for number, value in enumerate(parameters, 1)}
-        return self._connection.execute(cast("Any", _translated(statement)), parameters)
+        # PostgreSQL has no text with NUL.
+        given = {
+            name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
+            for name, value in parameters.items()
+        }
+        return self._connection.execute(cast("Any", _translated(statement)), given)
 
     def script(self, statements: str) -> None:
         """Run several statements without parameters."""

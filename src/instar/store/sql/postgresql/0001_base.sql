@@ -174,6 +174,7 @@ CREATE TABLE instar_lease (
   fence bigint NOT NULL,
   time_expires bigint NOT NULL
 );
+CREATE INDEX instar_lease_time ON instar_lease (time_expires);
 
 -- A message without a row is a person's.
 CREATE TABLE instar_origin (
