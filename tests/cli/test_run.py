@@ -384,7 +384,7 @@ def test_a_model_whose_library_is_missing_is_one_line(machine):
     machine.environment["PYTHONPATH"] = str(machine.home / ".config" / "instar")
     done = machine.instar("run", "-m", "google/gemini-3-pro-preview", "hi")
     assert done.returncode == 2
-    assert "pip install 'instar[providers]'" in done.stderr
+    assert "-m pip install 'pydantic-ai-slim[" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -1,7 +1,7 @@
 """opencode's own clients against `instar serve`: `make test-clients`. Nothing here is collected without INSTAR_CLIENTS.
 
 INSTAR_CLIENTS names the folder into which npm installed ``opencode-ai`` and ``@opencode-ai/sdk``, and pip, below
-``python``, ``opencode-ai``.
+``python``, ``opencode-ai``. Beside it, in ``servers``, stand language servers and formatters.
 
 A module that asks for `server` (instar) or `opencode` (the real one) may set ``ANSWERS``: what their model
 says, by the words of the prompt (`tests.clients.model`); and ``SETTINGS``, put over the model's.

@@ -32,6 +32,7 @@ from instar.provider.resolve import NoModel, UnknownModel
 from instar.sandbox import find_level
 from instar.server.browser import running
 from instar.settings.config import Config
+from instar.settings.install import installing
 from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
 from instar.store import StoreError
@@ -197,7 +198,7 @@ def _programs(context: Context) -> Iterator[Diagnosis]:
     if found:
         yield Diagnosis("ripgrep", "ok", found)
     else:
-        todo = "install ripgrep, or pip install 'instar[search]'"
+        todo = f"install ripgrep, or {installing('search')}"
         yield Diagnosis("ripgrep", "note", "not found: glob and grep search with Python, slower", todo)
     for name, purpose in _LATER.items():
         place = shutil.which(name, path=path)

@@ -77,6 +77,7 @@ class Bridge:
         self._hooks: Hooks | None = None
         self._derived: DerivedHooks | None = None
         self._histories: dict[str, list[WithParts]] = {}
+        self._offered: Plain = {}
         self.peer: Peer
         self._methods: dict[str, Callable[[Plain], Awaitable[Any]]] = {
             "initialize": self._initialize,
@@ -95,7 +96,10 @@ class Bridge:
         answer = self._methods.get(method)
         if answer is None:
             raise Invalid(f"there is no method {method}")
-        return await answer(params)
+        try:
+            return await answer(params)
+        finally:
+            self._offer()
 
     async def close(self) -> None:
         """Close the plugins, and the connection."""
@@ -140,13 +144,16 @@ class Bridge:
         await opened.load(str(told.get("version") or ""), str(told.get("url") or ""))
         self._derived = DerivedHooks(opened.plugins, opened.client, opened.bus)
         self._hooks = Hooks(opened, self._derived)
-        tools = {
-            name: {"description": tool.description, "parameters": dict(tool.parameters)}
-            for name, tool in opened.plugins.tools().items()
-        }
+        self._offered = tools = _described(opened)
         names = [*self._hooks.names, *(["event", "dispose"] if opened.plugins.loaded else [])]
         one = {"key": KEY, "hooks": names, "tools": tools, "timeout": None}
         return {"id": KEY, "plugins": [one] if opened.plugins.loaded else []}
+
+    def _offer(self) -> None:
+        """Tell of tools that changed. Before an answer: opencode asks for the definitions at each step."""
+        if self._opened is not None and (tools := _described(self._opened)) != self._offered:
+            self._offered = tools
+            self.peer.notify("tools", {"tools": tools})
 
     async def _asked(self, method: str, params: Plain) -> Any:
         return await self.peer.request(method, params)
@@ -180,6 +187,11 @@ class Bridge:
         history = await opened.client.session.messages(params["context"]["sessionID"])
         context = CallContext(opened, params, history, self._asked, self.peer.notify)
         return await run_tool(tool, name, params["args"], context)
+
+
+def _described(opened: Opened) -> Plain:
+    tools = opened.plugins.tools().items()
+    return {name: {"description": one.description, "parameters": dict(one.parameters)} for name, one in tools}
 
 
 Request = Callable[[str, Plain], Awaitable[Any]]

@@ -75,9 +75,9 @@ class Database:
         """Return the JSON that was kept under a name."""
         return next((value for (value,) in self.rows("SELECT value FROM note WHERE name = ?", name)), None)
 
-    def keep(self, name: str, value: bytes) -> None:
-        """Keep JSON under a name."""
-        self.change(lambda connection: put_note(connection, name, value))
+    def keep(self, name: str, value: bytes, *, durable: bool = True) -> None:
+        """Keep JSON under a name. `durable`: it is on the disk then."""
+        self.change(lambda connection: put_note(connection, name, value), durable=durable)
 
     def doubt(self) -> str:
         """Return why nothing may be changed: the database cannot be used, or something of it was lost."""
