@@ -11,7 +11,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -66,9 +65,7 @@ class Cluster:
 
 def programs() -> Path:
     """The folder of the server's programs, of its newest version."""
-    found: Sequence[Path] = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda one: len(str(one))
-    )
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda one: len(str(one)))
     assert found, "these tests need PostgreSQL (Debian: apt install postgresql)"
     return found[-1].parent
 

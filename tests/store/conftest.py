@@ -30,6 +30,8 @@ from instar.store import PutMessage, PutProject, PutSession
 from instar.store.sqlite import Store, open_store
 from instar.wire import ids
 
+collect_ignore = [] if os.environ.get("INSTAR_POSTGRESQL") else ["test_postgresql.py"]
+
 
 class Make:
     """Values with the fields that a test does not care about filled in."""

@@ -1,7 +1,6 @@
 """What is a PostgreSQL server's alone; the other tests of the store run on one too, by `make test-cluster`."""
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,8 +17,6 @@ from instar.store import PutProject, PutSession, PutValue, StoreError
 from instar.store.database import statements
 from instar.store.postgresql import PostgresConnection
 from instar.store.sqlite import Store, open_store
-
-pytestmark = pytest.mark.skipif(not os.environ.get("INSTAR_POSTGRESQL"), reason="make test-cluster")
 
 
 @pytest.fixture
@@ -105,7 +102,6 @@ async def test_a_store_works_again_once_its_server_is_back(url: str) -> None:
     await store.close()
 
 
-@pytest.mark.slow
 async def test_no_statement_of_a_turn_reads_a_whole_table(url: str) -> None:
     store = await open_store(url, lambda event: None)
     await store.commit([PutProject(f"p{number}", "/", None, 1) for number in range(200)])

@@ -1,7 +1,7 @@
 """What the store asks of a database: `migrate.py` has SQLite's file, `postgresql.py` a PostgreSQL server."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -26,6 +26,12 @@ class Connection(Protocol):
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
         """Run a statement, its parameters written as in SQLite, and return what `fetchone` and `fetchall` read from."""
+
+    def stream(self, statement: str) -> Iterator[Row]:
+        """Return the rows of a statement, a few at a time in memory."""
+
+    def renumber(self, table: str, column: str) -> None:
+        """Let a table's own numbers begin after its highest one."""
 
     def begin(self, *, writes: bool) -> None:
         """Begin a transaction: one that writes has no other beside it, one that reads sees one state."""

@@ -56,6 +56,12 @@ class SqliteConnection(sqlite3.Connection):
     def run(self, name: str, parameters: Any = ()) -> list[Row]:
         return self.execute(statements()[name], parameters).fetchall()
 
+    def stream(self, statement: str) -> Iterator[Row]:
+        return iter(self.execute(statement))
+
+    def renumber(self, table: str, column: str) -> None:
+        """SQLite does so by itself."""
+
     def begin(self, *, writes: bool) -> None:
         self.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 

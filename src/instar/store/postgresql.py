@@ -1,12 +1,15 @@
 """The store's tables on a PostgreSQL server: connections that speak the statements, and what their errors mean."""
 
 import re
+from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
+from itertools import count
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from instar import __version__
+from instar.settings.install import installing
 from instar.store import StoreError
 from instar.store.database import SQL, Row, statements
 from instar.store.migrate import Migration, migrations, missing
@@ -16,7 +19,7 @@ try:
     from psycopg import errors
     from psycopg.pq import TransactionStatus
 except ImportError as error:
-    raise StoreError(f"a database on a server needs psycopg (the extra `cluster`): {error}") from error
+    raise StoreError(f"a PostgreSQL database needs psycopg: {installing('cluster')}") from error
 
 _WRITING: Final = 0x1257A8
 """The advisory lock of the one who writes, so that events have their places in the order of the commits."""
@@ -31,6 +34,7 @@ class PostgresConnection:
         self._url = url
         self._statements = statements("postgresql")
         self._connection = self._connected()
+        self._numbers = count(1)
 
     def _connected(self) -> "psycopg.Connection[Row]":
         return psycopg.connect(
@@ -57,6 +61,17 @@ class PostgresConnection:
             for name, value in parameters.items()
         }
         return self._connection.execute(cast("Any", _translated(statement)), given)
+
+    def stream(self, statement: str) -> Iterator[Row]:
+        with self._connection.cursor(f"moved{next(self._numbers)}") as cursor:
+            cursor.execute(cast("Any", statement))
+            yield from cursor
+
+    def renumber(self, table: str, column: str) -> None:
+        self.script(
+            f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), coalesce(max({column}), 0) + 1, false)"  # noqa: S608 - our own names
+            f" FROM {table}"
+        )
 
     def script(self, statements: str) -> None:
         """Run several statements without parameters."""
