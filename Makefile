@@ -137,7 +137,7 @@ endef
 # needs another httpx.
 $(VENV)/.opencode: Makefile | $(VENV)/.dev
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33 @opencode-ai/sdk@1.18.33 @opencode-ai/plugin@1.18.33 \
-	  @agentclientprotocol/sdk@2.4.0 @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-everything@2026.8.31 \
+	  @agentclientprotocol/sdk@2.4.0 acpx@0.19.1 @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-everything@2026.8.31 \
 	  @modelcontextprotocol/inspector-cli@0.16.8
 	$(call apart,python,opencode-ai==0.1.0a36)
 	$(call apart,mcp,mcp-server-git==2026.10.19)

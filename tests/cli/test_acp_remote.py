@@ -161,6 +161,7 @@ async def test_over_http_a_session_that_was_begun_elsewhere_is_loaded_and_its_st
     assert server.stop() == 0
 
 
+@pytest.mark.slow
 def test_over_http_wrong_requests_are_answered_with_what_to_do(serve: Serve) -> None:
     server = serve()
     http = server.http

@@ -282,6 +282,13 @@ def test_check_says_nothing_of_what_is_opencodes_or_may_be_a_servers(machine, da
     assert done.stdout.startswith("all is well")
 
 
+def test_check_notes_formatters_of_yours_where_nobody_trusted_the_folder(machine):
+    path = machine.write_home("instar.json", '{"formatter": true, "lsp": false}')
+    done = machine.instar("config", "check")
+    why = f"formatter runs nothing here: nobody trusted the folder (instar trust {machine.project})"
+    assert (done.returncode, done.stderr) == (0, f"note: {path}:1:15: {why}\n")
+
+
 def test_a_run_says_once_that_a_key_was_most_likely_mistyped_and_goes_on(machine):
     path = machine.write("instar.json", '{"modle": "x", "telemetry": true, "theme": "dark"}')
     machine.instar("trust")

@@ -81,6 +81,10 @@ async def check(context: Context, folder: Path) -> Checked:
     found = [*mistakes, *_referred(context, read), *filter(None, [context.trust.problem])]
     notes = [str(one) for one in read.unknown if not one.near]
     notes += [f"{_place(read, path)}: {text}" for path, text in _notes(read, context.environment)]
+    if not context.trust.is_trusted(folder):
+        why = f"runs nothing here: nobody trusted the folder (instar trust {folder})"
+        on = [key for key in ("formatter", "lsp") if read.config.data.get(key) not in (None, False)]
+        notes += [f"{_place(read, (key,))}: {key} {why}" for key in on]
     return Checked(read, found, notes)
 
 

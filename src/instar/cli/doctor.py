@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from instar.api.stats import Diagnosis, DoctorReport
 from instar.cli.check import Checked, check, models_of
 from instar.cli.door import Context, door, folder_option
 from instar.cli.text import echo, one_line, print_json
+from instar.cli.trust import kind_of
 from instar.git import clean_environment
 from instar.process import Output, ProcessError, Processes
 from instar.provider.catalogue import shipped, vendor_wanting_key
@@ -35,6 +36,7 @@ from instar.settings.config import Config
 from instar.settings.install import installing
 from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
+from instar.settings.trust import TrustError
 from instar.store import StoreError
 from instar.store.database import database_at
 from instar.store.migrate import migrations, prepare
@@ -327,10 +329,18 @@ def _trust(context: Context, folder: Path, found: Checked) -> Diagnosis:
             return Diagnosis("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
         mine = "; edits of yours are taken at each start" if is_said(context.paths, folder.resolve()) else ""
         return Diagnosis("trust", "ok", f"{folder} is trusted: what it brings runs{mine}")
-    if not dropped:
+    left = [*dropped, *_rules(context, folder)]
+    if not left:
         return Diagnosis("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"
-    return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
+    return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(left)}", todo)
+
+
+def _rules(context: Context, folder: Path) -> Iterator[str]:
+    """The files with rules of a folder that nobody trusted; the settings say nothing of them."""
+    with suppress(TrustError, DocumentError):
+        for base, files in context.trust.found(folder).items():
+            yield from (f"the rules of {path}" for path in files if kind_of(base, path) == "rules")
 
 
 def _plugins(context: Context, folder: Path, found: Checked) -> Iterator[Diagnosis]:

@@ -40,6 +40,7 @@ _NOT_TAKEN = {
     "bin": "programs for the PATH",
 }
 """What a plugin may bring that instar does not use: keys of its manifest, and files."""
+_SHOWN = ("name", "format", "source", "ref", "entry", "commit", "digest")
 _yes = click.option("--yes", is_flag=True, help="Accept without being asked: what it brings is printed.")
 
 
@@ -192,18 +193,7 @@ def _changes(before: Files, after: Files) -> Iterator[tuple[str, str]]:
         yield name, text or f"{name}: whether it may be run changed\n"
 
 
-class _PluginState(msgspec.Struct):
-    name: str
-    version: str
-    format: str
-    source: str
-    ref: str
-    commit: str
-    digest: str
-    state: str
-
-
-async def _state(context: Context, one: InstalledPlugin) -> _PluginState:
+async def _state(context: Context, one: InstalledPlugin) -> dict[str, Any]:
     """A plugin, and whether its folder is as it was accepted; a repository is asked by `update` alone."""
     state = "pinned"
     if not one.commit:
@@ -212,15 +202,14 @@ async def _state(context: Context, one: InstalledPlugin) -> _PluginState:
             state = "as accepted" if now == one.digest else "changed since"
         except PluginFolderError:
             state = "source is gone"
-    return _PluginState(
-        *(one.name, one.version, one.format, one.source, one.ref, one.commit, one.digest, state)
-    )
+    shown = {key: value for key, value in msgspec.structs.asdict(one).items() if key in _SHOWN}
+    return {**shown, "version": one.version, "state": state}
 
 
-def _line(one: _PluginState) -> str:
-    pin = f"commit {one.commit[:12]}" if one.commit else one.state
-    todo = f"; instar plugin update {one.name}" if one.state == "changed since" else ""
-    return f"{one.name}  {one.version or '-'}  {one_line(one.source)} ({pin}{todo})"
+def _line(one: dict[str, Any]) -> str:
+    pin = f"commit {one['commit'][:12]}" if one["commit"] else one["state"]
+    todo = f"; instar plugin update {one['name']}" if one["state"] == "changed since" else ""
+    return f"{one['name']}  {one['version'] or '-'}  {one_line(one['source'])} ({pin}{todo})"
 
 
 # -- what a plugin brings -----------------------------------------------------------------------------

@@ -31,7 +31,7 @@ _TOOLS: Final = {
     "AskUserQuestion": "question",
 }
 """The permission that each of Claude Code's tools asks for here."""
-_ENTRY: Final = re.compile(r"([A-Za-z_][\w.-]*\*?)(?:\(([^()]*)\))?")
+_ENTRY: Final = re.compile(r"([A-Za-z_][\w.-]*\*?)(?:\((.*)\))?", re.DOTALL)
 _MODELS: Final = ("inherit", "sonnet", "opus", "haiku", "default", "best", "opusplan")
 """Names for models of one vendor; an agent that names one has the model of the conversation."""
 
@@ -57,13 +57,29 @@ def denied(tools: Any, without: Any) -> Plain:
 
 
 def _entries(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield each tool that a list, or a text with commas or blanks, names, with what stands in its brackets."""
-    texts = value if isinstance(value, list) else [value]
-    for text in texts:
-        if text == "*":
-            yield "*", ""
-        elif isinstance(text, str):
-            yield from ((found[1], (found[2] or "").strip()) for found in _ENTRY.finditer(text))
+    """Yield each tool that a list, or a text with commas or blanks, names, with what stands in its brackets.
+
+    What is not written as a tool names none: a part of it must not count for another tool.
+    """
+    for text in value if isinstance(value, list) else [value]:
+        for word in _words(text) if isinstance(text, str) else ():
+            if word == "*":
+                yield "*", ""
+            elif found := _ENTRY.fullmatch(word):
+                yield found[1], (found[2] or "").strip()
+
+
+def _words(text: str) -> Iterator[str]:
+    """Split at commas and blanks that stand in no brackets."""
+    word, depth = "", 0
+    for char in f"{text},":
+        if depth == 0 and (char == "," or char.isspace()):
+            if word:
+                yield word
+            word = ""
+        else:
+            word += char
+            depth += (char == "(") - (char == ")")
 
 
 def _permission(name: str) -> str:

@@ -165,7 +165,7 @@ def _skill(path: Path, found: FrontMatter, source: DefinitionFolder) -> Skill:
     if not description:
         text = "expected a description: the model chooses a skill by it"
         raise DefinitionError(path, found.line(("description",)), "description", text)
-    said = found.data
+    said, invocable = found.data, found.data.get("user-invocable") is not False
     # A repository's may not widen what the person granted, also where they trusted it.
     own = source.scope != "project"
     return Skill(
@@ -176,8 +176,8 @@ def _skill(path: Path, found: FrontMatter, source: DefinitionFolder) -> Skill:
             found.body.replace("${CLAUDE_SKILL_DIR}", str(path.parent)),
             source.trusted,
         ),
-        listed=not is_command and said.get("disable-model-invocation") is not True,
-        invocable=said.get("user-invocable") is not False,
+        listed=said.get("disable-model-invocation") is not True and not (is_command and invocable),
+        invocable=invocable,
         hint=_hint(said.get("argument-hint")),
         model=claude.named_model(said.get("model")) if own else None,
         grants=claude.granted(said.get("allowed-tools")) if own else (),

@@ -57,7 +57,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = MappingProxyType(
         "keybinds": "it is for opencode's own interface",
         "layout": "it is for opencode's own interface",
         "logLevel": "say it with --log-level",
-        "mcp.*.oauth": "give a remote server its token in `headers`",
         "mode": "say it in `agent`",
         "provider.*.id": "a provider is known by its key in `provider`",
         "provider.*.models.*.cost.context_over_200k": "a model has one price",

@@ -216,14 +216,18 @@ async def settle(written: Mapping[Path, bytes | None], ctx: ToolContext) -> Sett
     given = points.FilesWrittenInput(
         tool=ctx.name, session_id=ctx.session_id, call_id=ctx.call_id, files=[str(path) for path in now]
     )
-    output = await ctx.trigger(points.FILES_WRITTEN, given, points.FilesWrittenOutput())
+    try:
+        output = await ctx.trigger(points.FILES_WRITTEN, given, points.FilesWrittenOutput())
+    finally:
+        # Also of a call that is aborted: they are changed.
+        for path in stamps:
+            await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     notes = []
     for path, first in stamps.items():
         if (found := stamp(path)) != first and path in now:
             note_seen(path, ctx, found)
             before, now[path] = now[path], await asyncio.to_thread(whole, path)
             notes += _changed(shown(path, ctx), before, now[path])
-        await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     return Settled(now, "".join(f"\n\n{note}" for note in [*notes, *output.notes]), output.metadata)
 
 

@@ -24,6 +24,8 @@ def send(message):
     sys.stdout.buffer.flush()
 
 def publish(uri, text, version):
+    if mode == "mute":
+        return
     place = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 5}}
     found = [{"range": place, "message": f"bad word {n}", "severity": 1} for n in range(text.count("bad"))]
     found += [{"range": place, "message": "a hint", "severity": 4}]

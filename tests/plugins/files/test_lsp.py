@@ -3,6 +3,7 @@
 The server is a small real one; tests/clients/test_language_servers.py meets those that people use.
 """
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -139,6 +140,20 @@ async def test_a_server_that_fails_costs_its_diagnostics_and_one_line(
     (line,) = [one.message for one in caplog.records if "lsp=lost" in one.message]
     assert why in line
     assert len({one["pid"] for one in toy.said()}) == 1
+
+
+async def test_a_call_that_is_aborted_while_a_server_looks_ends_at_once_and_the_change_is_told(
+    machine: Machine, toy
+) -> None:
+    machine.settings(lsp=entry(toy, "mute"))
+    machine.says('== turn\ntool: write {"filePath": "a.txt", "content": "bad"}\n\n== turn\ntext: done\n')
+    runtime = await machine.open()
+    session = await runtime.session()
+    await runtime.start(session, "go")
+    await until(lambda: toy.said("textDocument/didOpen"))
+    await asyncio.wait_for(runtime.client.abort(session), 2)
+    assert [one.file for one in runtime.of("file.edited")] == [str(machine.folder / "a.txt")]
+    assert (machine.folder / "a.txt").read_text() == "bad"
 
 
 async def test_a_program_that_is_not_there_is_no_server(machine: Machine, play) -> None:
