@@ -326,7 +326,8 @@ async def test_the_client_looks_like_the_real_one_before_it_is_asked(house: Mach
           const bound = typeof client.session.get.bind(client.session)
           const awaited = await client.session
           o.text = JSON.stringify([kinds.map((one) => typeof one), "session" in client, "nothing" in client, bound,
-            typeof awaited.get, Object.keys(client), `${client.session.constructor.name}`])
+            typeof awaited.get, Object.keys(client), `${client.session.constructor.name}`,
+            [client.session, client.mcp, client.tui].map((one) => Object.keys(one))])
         } })
     """)
     house.says("== turn\ntext: hello\n")
@@ -335,4 +336,5 @@ async def test_the_client_looks_like_the_real_one_before_it_is_asked(house: Mach
     kinds = ["object", "object", *["function"] * 2, "object", *["function"] * 2, "undefined", "undefined"]
     fields = "_client global project pty config tool instance path vcs session command provider find file app mcp lsp"
     named = [*fields.split(), "formatter", "tui", "auth", "event"]
-    assert found == [kinds, True, False, "function", "function", named, "Object"]
+    inner = [["_client"], ["_client", "auth"], ["_client", "control"]]
+    assert found == [kinds, True, False, "function", "function", named, "Object", inner]

@@ -80,7 +80,11 @@ FIELDS = {
         "required": ["a"],
         "description": "deep",
     },
-    "map": {"type": "object", "additionalProperties": {"type": "number"}},
+    "map": {
+        "type": "object",
+        "propertyNames": {"type": "string"},
+        "additionalProperties": {"type": "number"},
+    },
     "pair": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}], "items": False},
     "any": {},
     "kind": {
@@ -130,7 +134,7 @@ async def test_a_schema_that_holds_itself_is_named_once_and_referred_to(
         "anyOf": [
             {"type": "string"},
             {"type": "array", "items": itself},
-            {"type": "object", "additionalProperties": itself},
+            {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": itself},
         ],
         "description": "any JSON",
     }

@@ -24,9 +24,9 @@ def test_a_change_is_a_unified_diff(before: str, after: str, expected: str) -> N
 
 
 def test_lines_that_look_like_headers_are_counted_as_what_they_are() -> None:
-    metadata = files.counted("f", "-- a\nb\n", "++ a\nb\nc\n")
+    metadata = files.counted(Path("/at/f"), "f", "-- a\nb\n", "++ a\nb\nc\n")
     counted = {"patch": metadata["diff"], "additions": 2, "deletions": 1}
-    assert metadata["filediff"] == {"file": "f", **counted}
+    assert metadata["filediff"] == {"file": "/at/f", **counted}
 
 
 def test_a_large_change_is_given_as_a_whole() -> None:

@@ -20,7 +20,7 @@ async def test_one_place_is_replaced(ctx: Any, call: Any, project: Path) -> None
     assert (result.output, result.title) == ("Edit applied successfully.", "a.py")
     assert result.metadata["diff"] == "--- a.py\n+++ a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
     counted = {"patch": result.metadata["diff"], "additions": 1, "deletions": 1}
-    assert result.metadata["filediff"] == {"file": "a.py", **counted}
+    assert result.metadata["filediff"] == {"file": str(path), **counted}
     assert ctx.edited == [str(path)]
 
 

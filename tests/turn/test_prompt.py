@@ -1,6 +1,7 @@
 """From a prompt's body to a saved message, or to a refusal that saves nothing."""
 
 import base64
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -397,19 +398,41 @@ async def test_a_variants_options_are_sent_and_stand_over_the_models(house: Mach
     assert [answer_of(answer).variant for answer in answers] == ["high", "off", "unheard"]
 
 
-async def test_a_message_that_a_slow_hook_kept_back_stands_after_what_came_meanwhile(
+async def test_what_a_hook_tells_the_session_follows_its_prompt_which_is_answered_as_it_was_asked(
+    house: Machine, door: RuntimeUnderTest
+) -> None:
+    session = await door.session()
+    await door.ask(session, "before")
+
+    async def slow(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
+        if said(output) == "slow":  # type: ignore[arg-type]
+            await door.client.prompt(session, PromptBody.text("told", no_reply=True))
+
+    door.plugin({"chat.message": slow})
+    answer = await door.ask(session, "slow", system="Be brief.")
+    history = (await door.live(session)).history
+    assert [said(message) for message in history] == ["before", "heard", "slow", "told", "heard"]
+    assert await door.stored(session) == history
+    assert answer_of(answer).parent_id == history[2].info.id
+    request = house.requests()[-1]
+    told = [one["content"] for one in request["messages"] if one["role"] == "user"]
+    assert told == ["before", "slow", "told"]
+    assert "Be brief." in json.dumps(request)
+
+
+async def test_a_message_that_a_slow_hook_kept_back_stands_after_a_turn_that_came_meanwhile(
     house: Machine, door: RuntimeUnderTest
 ) -> None:
     session = await door.session()
 
     async def slow(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         if said(output) == "slow":  # type: ignore[arg-type]
-            await door.client.prompt(session, PromptBody.text("quick", no_reply=True))
+            await door.client.prompt(session, PromptBody.text("quick"))
 
     door.plugin({"chat.message": slow})
     await door.ask(session, "slow")
     history = (await door.live(session)).history
-    assert [said(message) for message in history] == ["quick", "slow", "heard"]
+    assert [said(message) for message in history] == ["quick", "heard", "slow", "heard"]
     assert await door.stored(session) == history
 
 

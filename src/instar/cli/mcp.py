@@ -103,9 +103,10 @@ async def logout(context: Context, server: str, folder: str | None) -> None:
 @click.option(
     "--attach", "url", metavar="URL", help="Serve the sessions of the server there (http://… or unix:PATH)."
 )
+@click.option("--tools", is_flag=True, help="Offer the tools of the evolve workspace's scripts too.")
 @_folder
 @door
-async def serve(context: Context, folder: str | None, url: str | None, answers: bool) -> None:
+async def serve(context: Context, folder: str | None, url: str | None, answers: bool, tools: bool) -> None:
     """Offer sessions as tools to another agent: an MCP server on stdin and stdout (docs/mcp.md)."""
     # Start-up time: other commands need neither a server nor the SDK.
     from instar.cli.stdio import Lines, clients
@@ -120,7 +121,7 @@ async def serve(context: Context, folder: str | None, url: str | None, answers: 
     lines = Lines()
     with Interrupts():
         async with clients(context, url, asked) as client_of, client_of(where) as client:
-            await served(client, lines, McpServerConfig(answers=answers))
+            await served(client, lines, McpServerConfig(answers, tools))
     await lines.close()
 
 

@@ -38,12 +38,21 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from instar import __version__, wire
-from instar.api.session import PermissionBody
+from instar.api.session import PermissionBody, ToolCallBody
 from instar.approval.permissions import KEEP
 from instar.cli.stdio import Lines
 from instar.client import ApiError, AsyncClient, Invalid, NotFound, PromptBody, SessionBody, Unreachable
 from instar.event import PermissionAsked
-from instar.message import Assistant, ModelRef, TextPart, WithParts, error_text
+from instar.message import (
+    Assistant,
+    ModelRef,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    WithParts,
+    error_text,
+)
 from instar.runtime import Runtime
 from instar.server.app import application
 from instar.server.call import Call
@@ -91,7 +100,7 @@ class SessionTools:
 
     def __init__(self, client: AsyncClient) -> None:
         self.client = client
-        self._turns: dict[str, asyncio.Task[WithParts]] = {}
+        self._turns: dict[str, asyncio.Future[WithParts]] = {}
 
     async def start(
         self,
@@ -106,7 +115,8 @@ class SessionTools:
             raise Invalid(f"model {model}: say PROVIDER/MODEL")
         session = await self.client.session.create(SessionBody(agent=agent))
         reference = ModelRef(provider_id=provider, model_id=name) if model else None
-        self._prompt(session.id, PromptBody.text(prompt, agent=agent, model=reference))
+        body = PromptBody.text(prompt, agent=agent, model=reference)
+        self._begin(session.id, self.client.session.prompt(session.id, body))
         return await self._told(session.id, wait)
 
     async def go_on(
@@ -117,7 +127,7 @@ class SessionTools:
     ) -> SessionReport:
         """Say something more in a session; while it works, it is told once that is possible."""
         await self._known(session)
-        self._prompt(session, PromptBody.text(prompt))
+        self._begin(session, self.client.session.prompt(session, PromptBody.text(prompt)))
         return await self._told(session, wait)
 
     async def status(self, session: SessionID) -> SessionReport:
@@ -151,13 +161,34 @@ class SessionTools:
         await self.client.permission.reply(request, body)
         return "allowed once" if allow else "rejected"
 
+    async def offered(self) -> list[Tool]:
+        """Return the tools of the evolve workspace's scripts; none where evolve is off."""
+        try:
+            status = await self.client.instar.evolve.status()
+        except NotFound:
+            return []
+        names = {name for script in status.scripts for name in script.tools}
+        listed = await self.client.tool.list(provider="", model="")
+        return [
+            Tool(name=one.id, description=one.description, input_schema=one.parameters)
+            for one in listed
+            if one.id in names
+        ]
+
+    async def call(self, tool: str, arguments: wire.Plain) -> SessionReport:
+        """Call a tool of the workspace, in a session of its own."""
+        session = await self.client.session.create(SessionBody(title=f"A call of {tool}"))
+        body = ToolCallBody(tool=tool, arguments=arguments)
+        self._begin(session.id, self.client.instar.tool(session.id, body))
+        return await self._told(session.id, _PATIENCE)
+
     async def close(self) -> None:
         """End the turns that were begun here."""
         running = [session for session, turn in self._turns.items() if not turn.done()]
         await asyncio.gather(*map(self.client.session.abort, running), return_exceptions=True)
 
-    def _prompt(self, session: str, body: PromptBody) -> None:
-        turn = asyncio.create_task(self.client.session.prompt(session, body))
+    def _begin(self, session: str, asked: Awaitable[WithParts]) -> None:
+        turn = asyncio.ensure_future(asked)
         # What it raises is told by `_told`, if somebody asks.
         turn.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._turns[session] = turn
@@ -188,6 +219,11 @@ class SessionTools:
         if messages := await self.client.session.messages(session, limit=1):
             info, parts = messages[-1].info, messages[-1].parts
             told.answer = "\n".join(one.text for one in parts if isinstance(one, TextPart)) or None
+            for part in parts:
+                # No model says anything after a call that was made here.
+                if isinstance(part, ToolPart) and isinstance(info, Assistant) and info.finish == "stop":
+                    told.answer = part.state.output if isinstance(part.state, ToolCompleted) else None
+                    told.error = part.state.error if isinstance(part.state, ToolError) else None
             if isinstance(info, Assistant) and info.error is not None:
                 told.error = error_text(info.error)
         return told
@@ -263,6 +299,7 @@ class McpServer(Server[Any]):
     def __init__(self, sessions: SessionTools, settings: McpServerConfig) -> None:
         self._sessions = sessions
         self._tools = {name: tool for name, tool in _TOOLS.items() if settings.answers or name != _ANSWER}
+        self._offers = settings.tools
         super().__init__(
             "instar",
             title="instar",
@@ -278,19 +315,16 @@ class McpServer(Server[Any]):
     async def _list(
         self, context: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        return ListToolsResult(tools=[tool.definition for tool in self._tools.values()])
+        tools = [tool.definition for tool in self._tools.values()]
+        return ListToolsResult(tools=[*tools, *await self._workspace()])
 
     async def _call(
         self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
     ) -> CallToolResult:
         try:
-            tool = self._tools.get(params.name)
-            if tool is None:
-                raise Invalid(f"there is no tool {params.name!r}")
-            given = msgspec.convert(params.arguments or {}, tool.arguments)
-            found = wire.to_plain(
-                {"result": await tool.method(self._sessions, **msgspec.structs.asdict(given))}
-            )["result"]
+            found = wire.to_plain({"result": await self._result(params.name, params.arguments or {})})[
+                "result"
+            ]
         except (ApiError, Invalid, NotFound, Unreachable, msgspec.ValidationError) as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
         if isinstance(found, str):
@@ -298,6 +332,20 @@ class McpServer(Server[Any]):
         return CallToolResult(
             content=[TextContent(text=wire.encode(found).decode())], structured_content=found
         )
+
+    async def _result(self, name: str, given: wire.Plain) -> SessionReport | str:
+        if (tool := self._tools.get(name)) is not None:
+            arguments = msgspec.structs.asdict(msgspec.convert(given, tool.arguments))
+            return cast("SessionReport | str", await tool.method(self._sessions, **arguments))
+        if name in [one.name for one in await self._workspace()]:
+            report = await self._sessions.call(name, given)
+            if report.error is not None:
+                raise Invalid(report.error)
+            return report if report.answer is None else report.answer
+        raise Invalid(f"there is no tool {name!r}")
+
+    async def _workspace(self) -> list[Tool]:
+        return await self._sessions.offered() if self._offers else []
 
     async def _resources(
         self, context: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None

@@ -33,7 +33,7 @@ from instar.plugin.shell import LogLines
 from instar.process import Output, ProcessError, Processes
 from instar.settings.paths import Paths
 from instar.settings.steered import accepted_environment
-from instar.wire import Plain
+from instar.wire import Plain, document
 
 NEEDED: Final = 20
 """The oldest major version of node that will do."""
@@ -57,12 +57,13 @@ class JavaScriptEngine(msgspec.Struct, frozen=True):
         return ["sh", "-c", _MOVED, "sh", self.path, *flags, str(HOST), _SOCKET]
 
 
-def find_engine(environment: Mapping[str, str]) -> JavaScriptEngine:
-    """Return what runs JavaScript on the person's ``PATH``. Raises `LoadError` when nothing does."""
-    path = environment.get("PATH")
-    for name in ("bun", "node"):
-        if (found := shutil.which(name, path=path)) is not None:
-            return JavaScriptEngine(name, found)
+def find_engine(environment: Mapping[str, str], kept: Path | None = None) -> JavaScriptEngine:
+    """Return what runs JavaScript: bun of the person's ``PATH``, one that is `kept`, else node. Raises `LoadError`."""
+    bun, node = (shutil.which(name, path=environment.get("PATH")) for name in ("bun", "node"))
+    if (found := bun or kept) is not None:
+        return JavaScriptEngine("bun", str(found))
+    if node is not None:
+        return JavaScriptEngine("node", node)
     raise LoadError(
         f"it is JavaScript, and there is neither bun nor node on PATH: install bun, or node {NEEDED} or newer"
     )
@@ -100,6 +101,8 @@ log = logging.getLogger("instar.jshost")
 _FOLDERS: Final = (".claude/todos", ".claude/transcripts", ".config/opencode")
 _FILE: Final = ".opencode-supermemory.log"
 """What known plugins make in the home when they load."""
+_SETTINGS: Final = {"@tarquinen/opencode-dcp": "dcp.jsonc"}
+"""The file that a known plugin makes beside opencode's settings at load, where its child can write nothing."""
 _ENDING: Final = 2.0
 """Seconds that a child has to end once it has closed its socket."""
 
@@ -221,7 +224,6 @@ class _Module(msgspec.Struct):
     load: Plain
     give: Callable[[str], PluginInput]
     name: str
-    place: PluginLocation
     hooks: list[Hooks] = []
     broken: str = ""
     given: PluginInput | None = None
@@ -277,15 +279,15 @@ class JavaScript:
         self._find()
         # Not a matter of the plugin's own patience: a registry may be slow.
         target = await self._packages.target(place)
+        self._make_settings(place.name)
         key = str(len(self._modules))
-        load = {"key": key, "target": str(target), "file": place.path is not None, "options": options}
-        load |= {"tools": True} if place.tools else {}
-        module = self._modules[key] = _Module({**load, "timeout": PATIENCE}, make_input, place.name, place)
+        load = {"key": key, "target": str(target), "file": place.path is not None, "tools": place.tools}
+        load |= {"options": options, "timeout": PATIENCE}
+        module = self._modules[key] = _Module(load, make_input, place.name)
         try:
-            found = await in_time(min(patience, _LOADING), self.request, "load", module.load)
-            if "bun" in found:
+            limit = min(patience, _LOADING)
+            while "bun" in (found := await in_time(limit, self.request, "load", module.load)):
                 await self._change_to_bun(place.name, found["bun"])
-                found = await in_time(min(patience, _LOADING), self.request, "load", module.load)
             for name in found["plugins"][0]["tools"] if place.tools else ():
                 check_name(name)
             hooks = [hooks_of(self, one) for one in found["plugins"]]
@@ -297,7 +299,7 @@ class JavaScript:
             raise LoadError(str(error)) from error
         module.input(found["id"] or place.name)
         module.hooks = hooks
-        return [(module.name, hooks) for hooks in module.hooks]
+        return [(module.name, one) for one in hooks]
 
     def release(self, hooks: Hooks) -> bool:
         """Forget a plugin: a child that is started anew has it no more. Returns whether none is left."""
@@ -383,11 +385,17 @@ class JavaScript:
 
     def _find(self) -> None:
         given = self._given
-        environment = accepted_environment(given.environment, _root(given), given.served)
-        if self._engine is None and not shutil.which("bun", path=environment.get("PATH")):
-            kept = self._packages.kept_bun()
-            self._engine = None if kept is None else JavaScriptEngine("bun", str(kept))
-        self._engine = self._engine or find_engine(environment)
+        if self._engine is None:
+            environment = accepted_environment(given.environment, _root(given), given.served)
+            self._engine = find_engine(environment, self._packages.kept_bun())
+
+    def _make_settings(self, plugin: str) -> None:
+        """Make the file of `_SETTINGS`, unless it is there; what cannot be made is reported by the plugin."""
+        path = Paths.from_environment(self._given.environment).config_homes[0] / _SETTINGS.get(plugin, "")
+        if plugin in _SETTINGS and not path.exists():
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                document.atomic_write(path, b"{}\n")
 
     async def _change_to_bun(self, plugin: str, why: str) -> None:
         """Run all plugins by a bun of npm's from now on. Raises `LoadError`."""

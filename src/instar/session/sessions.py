@@ -255,7 +255,7 @@ class Sessions:
         known = live.find(message.id)
         found = known or WithParts(info=message, parts=[])
         if known is None:
-            live.history.append(found)
+            live.insert(found)
         found.info = message
         found.parts.extend(parts)
         writes = [PutMessage(message), *(PutPart(part) for part in parts), *more]

@@ -13,6 +13,7 @@ turn: a process holds a session while it adds to it or runs it, and has the leas
 
 import asyncio
 import time
+from bisect import insort
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -142,6 +143,10 @@ class SessionState:
         time = self.history[-1].info.time
         return max(now(), time.created + 1, getattr(time, "completed", None) or 0)
 
+    def insert(self, message: WithParts) -> None:
+        """Put a new message into the history, where it is read in again: by its time, then its id."""
+        insort(self.history, message, key=lambda one: (one.info.time.created, one.info.id))
+
     def end_time(self, created: int) -> int:
         """Return the time at which an answer ends, in ms: after each message that came while it was written.
 
@@ -202,6 +207,11 @@ class SessionState:
         finally:
             self._hooks.discard(task)
         return True
+
+    @property
+    def is_awaiting_hooks(self) -> bool:
+        """Whether hooks look at a prompt that is not saved yet."""
+        return bool(self._hooks)
 
     async def cancel_hooks(self) -> bool:
         """Cancel the hooks of prompts that are not saved yet. Returns whether there were any."""

@@ -209,6 +209,13 @@ class McpServerConfig(msgspec.Struct, frozen=True):
             extra={"tighter": [True, False]},
         ),
     ] = False
+    tools: Annotated[
+        bool,
+        Meta(
+            description="Whether they are offered the tools of the evolve workspace's scripts too.",
+            extra={"tighter": [True, False]},
+        ),
+    ] = False
 
 
 _OF_THE_CORE: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType(

@@ -319,7 +319,7 @@ def _result(effects: Sequence[_Effect], ctx: ToolContext) -> ToolResult:
         )
         letter = "A" if effect.before is None else "D" if effect.after is None else "M"
         lines.append(f"{letter} {name}")
-        changes.append(files.counted(name, before, after))
+        changes.append(files.counted(effect.path, name, before, after))
     text = "\n".join(["Success. Updated the following files:", *lines]) if lines else "Nothing changed."
     metadata = {
         "diff": "".join(file["diff"] for file in changes),

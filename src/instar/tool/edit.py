@@ -180,7 +180,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         settled = await files.settle({path: data}, ctx)
     name, after = files.shown(path, ctx), settled.now[path].decode(errors="surrogateescape")
     text = f"Edit applied successfully.{settled.note}"
-    return ToolResult(text, name, files.counted(name, before, after) | settled.metadata)
+    return ToolResult(text, name, files.counted(path, name, before, after) | settled.metadata)
 
 
 def changed(text: str, old: str, new: str, *, everywhere: bool = False) -> str:

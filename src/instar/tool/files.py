@@ -278,12 +278,16 @@ def unified(name: str, before: str, after: str) -> str:
     return "\n".join([f"--- {name}", f"+++ {name}", *lines]) + "\n"
 
 
-def counted(name: str, before: str, after: str) -> Plain:
-    """Return the metadata of a change: its `diff`, and as `filediff` it and the lines added and deleted."""
+def counted(path: Path, name: str, before: str, after: str) -> Plain:
+    """Return the metadata of a change: its `diff`, and as `filediff` it and the lines added and deleted.
+
+    `name` is what the diff calls the file.
+    """
     diff = unified(name, before, after)
     lines = diff.splitlines()[2:]
     added, deleted = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    return {"diff": diff, "filediff": {"file": name, "patch": diff, "additions": added, "deletions": deleted}}
+    change = {"file": str(path), "patch": diff, "additions": added, "deletions": deleted}
+    return {"diff": diff, "filediff": change}
 
 
 def _lines(text: str) -> list[str]:

@@ -47,12 +47,13 @@ async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> P
     agent = instance.agents.get(command.agent or body.agent or live.session.agent)
     is_task = command.subtask is True or (agent.mode == "subagent" and command.subtask is not False)
     parts = await _parts(instance, live, command, body)
-    if is_task:
-        parts = [_task(command, agent, parts[0]["text"], _model(instance, command, agent, body))]
-    parts = await _hooked(instance, live, body, parts)
-    instance.approvals.grant(live.id, command.grants)
     # The work of a task is the sub-agent's; the conversation goes on with its own agent and model.
     speaker = instance.agents.get(body.agent or live.session.agent) if is_task else agent
+    if is_task:
+        asked = PromptBody(parts=[], model=_model(instance, command, agent, body))
+        parts = [_task(command, agent, parts[0]["text"], choose_model(instance, live, asked, speaker))]
+    parts = await _hooked(instance, live, body, parts)
+    instance.approvals.grant(live.id, command.grants)
     prompt = PromptBody(
         message_id=body.message_id,
         model=_given(instance, body.model) if is_task else _model(instance, command, agent, body),
@@ -172,17 +173,15 @@ async def _hooked(
     return [part if isinstance(part, dict) else part_to_plain(part) for part in output.parts or []]
 
 
-def _task(command: Command, agent: Agent, text: str, model: ModelRef | None) -> wire.Plain:
-    part: wire.Plain = {
+def _task(command: Command, agent: Agent, text: str, model: ModelRef) -> wire.Plain:
+    return {
         "type": "subtask",
         "agent": agent.name,
         "description": command.description or command.name,
         "command": command.name,
         "prompt": text,
+        "model": {"providerID": model.provider_id, "modelID": model.model_id},
     }
-    if model is not None:
-        part["model"] = {"providerID": model.provider_id, "modelID": model.model_id}
-    return part
 
 
 def _model(instance: Instance, command: Command, agent: Agent, body: CommandBody) -> ModelRef | None:

@@ -68,8 +68,15 @@ async def turn_for(instance: Instance, live: SessionState, asked: User, number: 
 
 
 def last_user(history: list[WithParts]) -> User | None:
-    """Return the last user message."""
-    return next((m.info for m in reversed(history) if isinstance(m.info, User)), None)
+    """Return the last user message: the prompt, where hooks told the session something beside it."""
+    found: WithParts | None = None
+    for message in reversed(history):
+        if not isinstance(message.info, User):
+            if found is not None:
+                break
+        elif found is None or prompt.is_context(found):
+            found = message
+    return found.info if found is not None and isinstance(found.info, User) else None
 
 
 def final_answer(history: list[WithParts], asked: User) -> WithParts | None:

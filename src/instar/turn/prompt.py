@@ -86,11 +86,14 @@ async def submit(
     if not body.parts:
         raise Invalid("a prompt needs at least one part")
     parts = [part for given in body.parts for part in _parts(instance, user, given)]
+    known = len(live.history)
     message, kept = await _offered(instance, live, body, user, parts)
-    if body.no_reply and live.turn is not None:
+    if body.no_reply and (live.turn is not None or live.is_awaiting_hooks):
         kept = [_as_context(part) for part in kept]
-    # Others may have come while the hooks thought: the history is in the order of the times.
-    message.time.created = max(message.time.created, live.next_time())
+    # The history is in the order of the times. Others may have come while the hooks thought; what hooks told the
+    # session follows the prompt, as in opencode.
+    if not all(map(is_context, live.history[known:])):
+        message.time.created = max(message.time.created, live.next_time())
     try:
         more = [*live.attribute(message.id, origin), *more]
         return await instance.sessions.save_prompt(live, message, _in_order(kept), more)
@@ -100,6 +103,12 @@ async def submit(
         raise Invalid(
             "a message or part elsewhere has an id of this prompt already; leave the ids out, or make new ones"
         ) from error
+
+
+def is_context(message: WithParts) -> bool:
+    """Whether it came in a turn, or while hooks looked at a prompt, and wants no answer."""
+    texts = [part for part in message.parts if isinstance(part, TextPart)]
+    return bool(texts) and all(NO_REPLY in (part.metadata or {}) for part in texts)
 
 
 def _as_context(part: Part) -> Part:

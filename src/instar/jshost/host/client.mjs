@@ -123,15 +123,17 @@ function lazy(client) {
 }
 
 function part(client, path) {
+  // Its methods are not listed, as those of a class.
+  const listed = path.length === 1 && path[0] !== "_client" ? ["_client", INNER[path[0]]].filter(Boolean) : []
+  const fields = Object.fromEntries(listed.map((name) => [name, part(client, [...path, name])]))
   const made = new Map()
-  const field = (name) => {
+  const method = (name) => {
     if (name === "then" || name === "toJSON") return undefined
-    const inner = path.length === 1 && (name === "_client" || INNER[path[0]] === name)
-    if (!made.has(name)) made.set(name, inner ? part(client, [...path, name]) : calling(client, [...path, name]))
+    if (!made.has(name)) made.set(name, calling(client, [...path, name]))
     return made.get(name)
   }
-  const get = (target, name) => (typeof name === "symbol" || name in target ? target[name] : field(name))
-  return new Proxy({}, { get, has: (target, name) => get(target, name) !== undefined })
+  const get = (target, name) => (typeof name === "symbol" || name in target ? target[name] : method(name))
+  return new Proxy(fields, { get, has: (target, name) => get(target, name) !== undefined })
 }
 
 function calling(client, path) {
