@@ -27,7 +27,7 @@ from instar.message import (
     User,
 )
 from instar.store import PutMessage, PutProject, PutSession
-from instar.store.sqlite import Store, open_store
+from instar.store.store import Store, open_store
 from instar.wire import ids
 
 collect_ignore = [] if os.environ.get("INSTAR_POSTGRESQL") else ["test_postgresql.py"]

@@ -7,7 +7,7 @@ from instar import event
 from instar.event import Event, SessionUpdated
 from instar.message import Session
 from instar.store import DropSession, PutSession
-from instar.store.sqlite import Store
+from instar.store.store import Store
 from instar.wire import ids
 
 

@@ -30,7 +30,7 @@ from instar.store import (
     Usage,
 )
 from instar.store.move import TABLES
-from instar.store.sqlite import open_store
+from instar.store.store import open_store
 
 Place = Path | str
 

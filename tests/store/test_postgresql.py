@@ -16,7 +16,7 @@ from instar.event import make as announced
 from instar.store import PutProject, PutSession, PutValue, StoreError
 from instar.store.database import statements
 from instar.store.postgresql import PostgresConnection
-from instar.store.sqlite import Store, open_store
+from instar.store.store import Store, open_store
 
 
 @pytest.fixture

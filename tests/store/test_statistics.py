@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from instar.api.stats import SpentCacheTokens, SpentSum, SpentTokens
 from instar.message import CacheTokens, Tokens
 from instar.store import PutUsage, Usage
-from instar.store.sqlite import Store, open_store
 from instar.store.statistics import BY, Wanted, lines, total, unpriced
+from instar.store.store import Store, open_store
 
 DAY = 86_400_000
 FIGURES = [

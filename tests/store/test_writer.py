@@ -9,7 +9,7 @@ import pytest
 
 from instar.event import Event, SessionIdle, make
 from instar.store import StoreError
-from instar.store.migrate import File
+from instar.store.sqlite import File
 from instar.store.writer import Near, Readers, Writer
 
 Work = Callable[[sqlite3.Connection], Any]

@@ -39,7 +39,7 @@ from instar.settings.own_edits import is_said
 from instar.settings.trust import TrustError
 from instar.store import StoreError
 from instar.store.database import database_at
-from instar.store.migrate import migrations, prepare
+from instar.store.sqlite import migrations, prepare
 from instar.wire.document import DocumentError, read_jsonc
 
 PORT: Final = 4096

@@ -30,7 +30,7 @@ from instar.api.stats import Sum
 from instar.message import Origin, Tokens
 from instar.provider.protocol import Model, ModelCost, ProviderError
 from instar.store import PutUsage, Share, Usage
-from instar.store.sqlite import Store
+from instar.store.store import Store
 
 DAY: Final = 24 * 60 * 60 * 1000
 """Milliseconds that the limits of a day look back, from a full hour on."""

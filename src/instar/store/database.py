@@ -1,4 +1,4 @@
-"""What the store asks of a database: `migrate.py` has SQLite's file, `postgresql.py` a PostgreSQL server."""
+"""What the store asks of a database: `sqlite.py` has SQLite's file, `postgresql.py` a PostgreSQL server."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -85,7 +85,7 @@ class Database(Protocol):
 def database_at(where: Path | str, synchronous: Synchronous = "NORMAL") -> Database:
     """Return the database in a file, or on the server that a URL names. Raises `StoreError`: a URL of another kind."""
     if isinstance(where, Path):
-        from instar.store.migrate import File
+        from instar.store.sqlite import File
 
         return File(where, synchronous)
     if not where.startswith(("postgresql://", "postgres://")):

@@ -13,7 +13,7 @@ from pathlib import Path
 from instar.api.stats import QueuedPrompts, StoppedSession
 from instar.store import Lease
 from instar.store.database import Row, database_at
-from instar.store.sqlite import Store
+from instar.store.store import Store
 
 LEASE_MS = 30_000
 """How long a lease lasts without being renewed."""

@@ -12,7 +12,7 @@ from instar import __version__
 from instar.settings.install import installing
 from instar.store import StoreError
 from instar.store.database import SQL, Row, statements
-from instar.store.migrate import Migration, migrations, missing
+from instar.store.sqlite import Migration, migrations, missing
 
 try:
     import psycopg
