@@ -57,7 +57,7 @@ from instar.store import (
     StoreError,
     Usage,
 )
-from instar.store.sqlite import File
+from instar.store.sqlite import SqliteFile
 from instar.store.store import Store, open_store
 from instar.store.writer import Near
 from instar.wire import ids
@@ -349,7 +349,7 @@ async def test_a_row_that_cannot_be_read_at_once_is_read_by_a_thread(
     other = path.parent.with_name("held.db")
     held = sqlite3.connect(other, isolation_level=None)
     held.execute("BEGIN EXCLUSIVE")
-    store._near = Near(File(other))
+    store._near = Near(SqliteFile(other))
     assert await store.session(talk[0].id) == talk[0]
     held.close()
 

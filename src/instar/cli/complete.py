@@ -61,8 +61,7 @@ async def _rooms(ctx: click.Context) -> "ConfiguredRooms":
 
 async def _stored(ctx: click.Context, names: "Callable[[Store, str], Awaitable[Named]]") -> Named:
     """Return the names that the database has of the folder's project."""
-    from instar.store.database import database_at
-    from instar.store.store import open_store
+    from instar.store.store import database_at, open_store
 
     if not database_at(ctx.obj.paths.database).made():
         return []

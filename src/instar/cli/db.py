@@ -8,7 +8,7 @@ import click
 from instar.cli.door import Context, Failure, door, json_option
 from instar.cli.text import counted, echo, note, print_json
 from instar.store import StoreError
-from instar.store.database import database_at
+from instar.store.store import database_at
 
 
 @click.group()

@@ -38,8 +38,8 @@ from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
 from instar.settings.trust import TrustError
 from instar.store import StoreError
-from instar.store.database import database_at
 from instar.store.sqlite import migrations, prepare
+from instar.store.store import database_at
 from instar.wire.document import DocumentError, read_jsonc
 
 PORT: Final = 4096

@@ -41,7 +41,7 @@ from instar.message import (
 from instar.plugin import Reverted
 from instar.runtime import Runtime
 from instar.session.revert import kept as stays
-from instar.store.database import database_at
+from instar.store.store import database_at
 
 
 @click.group()

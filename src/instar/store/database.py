@@ -15,7 +15,7 @@ SQL: Final = Path(__file__).parent / "sql"
 Row = tuple[Any, ...]
 
 
-class Connection(Protocol):
+class SqlConnection(Protocol):
     """A connection that one thread uses at a time."""
 
     @property
@@ -48,16 +48,16 @@ class Connection(Protocol):
         """The SQL of a query for the texts of a JSON array."""
 
 
-class Database(Protocol):
+class SqlDatabase(Protocol):
     """Where the store's tables are."""
 
     name: str
     """How messages name it; without a password."""
 
-    def open(self) -> Connection:
+    def open(self) -> SqlConnection:
         """Return a connection for writing, after making what is missing of the tables. Raises `StoreError`."""
 
-    def connect(self, *, waits: bool = True) -> Connection:
+    def connect(self, *, waits: bool = True) -> SqlConnection:
         """Return another connection; without `waits` it asks at once, else not at all. Raises what `explain` takes.
 
         Raises `BlockingIOError` where every question waits.
@@ -82,21 +82,6 @@ class Database(Protocol):
         """Whether trying again would only wait as long again."""
 
 
-def database_at(where: Path | str, synchronous: Synchronous = "NORMAL") -> Database:
-    """Return the database in a file, or on the server that a URL names. Raises `StoreError`: a URL of another kind."""
-    if isinstance(where, Path):
-        from instar.store.sqlite import File
-
-        return File(where, synchronous)
-    if not where.startswith(("postgresql://", "postgres://")):
-        raise StoreError(
-            f"a database is a URL, postgresql://USER@HOST/NAME, and not {where!r} (INSTAR_DATABASE)"
-        )
-    from instar.store.postgresql import Server  # psycopg is an extra, and takes a while to import
-
-    return Server(where)
-
-
 @cache
 def statements(dialect: str = "") -> Mapping[str, str]:
     """Return the statements of ``sql/statements.sql`` by name, with those that a dialect has in a folder of its own."""
@@ -109,6 +94,6 @@ def _read(path: Path) -> dict[str, str]:
     return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
-def closed(database: Database) -> StoreError:
+def closed(database: SqlDatabase) -> StoreError:
     """Return the error of a store that is used after `close`."""
     return StoreError(f"{database.name}: the store is closed")

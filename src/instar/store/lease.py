@@ -12,8 +12,8 @@ from pathlib import Path
 
 from instar.api.stats import QueuedPrompts, StoppedSession
 from instar.store import Lease
-from instar.store.database import Row, database_at
-from instar.store.store import Store
+from instar.store.database import Row
+from instar.store.store import Store, database_at
 
 LEASE_MS = 30_000
 """How long a lease lasts without being renewed."""

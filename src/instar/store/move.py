@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from instar.store import StoreError
-from instar.store.database import Connection, Database, Row
+from instar.store.database import Row, SqlConnection, SqlDatabase
 
 TABLES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -35,7 +35,9 @@ _NUMBERED: Final = ("rowid", "position")
 """The keys that a database gives by itself."""
 
 
-def move(source: Database, target: Database, now: int, tell: Callable[[str, int], None]) -> dict[str, int]:
+def move(
+    source: SqlDatabase, target: SqlDatabase, now: int, tell: Callable[[str, int], None]
+) -> dict[str, int]:
     """Copy all rows, in one transaction, and return how many there are by table; `tell` hears of each table.
 
     Both are as they were when it raises `StoreError`: where sessions run on the source at `now` (ms), the target holds
@@ -57,10 +59,10 @@ def move(source: Database, target: Database, now: int, tell: Callable[[str, int]
 
 
 def _moved(
-    reading: Connection,
-    writing: Connection,
-    source: Database,
-    target: Database,
+    reading: SqlConnection,
+    writing: SqlConnection,
+    source: SqlDatabase,
+    target: SqlDatabase,
     now: int,
     tell: Callable[[str, int], None],
 ) -> dict[str, int]:
@@ -92,12 +94,12 @@ def _moved(
     return counts
 
 
-def _columns(connection: Connection, table: str, key: str) -> list[str]:
+def _columns(connection: SqlConnection, table: str, key: str) -> list[str]:
     """The columns of a table, that of its numbers too, which SQLite does not name."""
     found = connection.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - our own names
     names = [column[0] for column in found.description if column[0] != "rowid"]
     return ["rowid", *names] if key == "rowid" else names
 
 
-def _rows(connection: Connection, table: str, columns: str, key: str = "1") -> Iterator[Row]:
+def _rows(connection: SqlConnection, table: str, columns: str, key: str = "1") -> Iterator[Row]:
     return connection.stream(f"SELECT {columns} FROM {table} ORDER BY {key}")  # noqa: S608 - our own names

@@ -99,7 +99,7 @@ class PostgresConnection:
         return f"SELECT json_array_elements_text(CAST({parameter} AS json))"
 
 
-class Server:
+class PostgresServer:
     """The tables on the server that a URL names; the first to open them makes them."""
 
     def __init__(self, url: str) -> None:

@@ -55,7 +55,7 @@ from instar.store import (
     Usage,
     Write,
 )
-from instar.store.database import Connection, Row
+from instar.store.database import Row, SqlConnection
 from instar.wire import Plain, ids
 
 _PATHS: Final[dict[str, tuple[str, ...]]] = {
@@ -421,7 +421,7 @@ class Commit(NamedTuple):
     """Sessions whose events go too: of a deleted session nothing stays, as in opencode."""
     announced: list[Event]
 
-    def run(self, connection: Connection) -> int:
+    def run(self, connection: SqlConnection) -> int:
         """Run it within the transaction; return the last sequence number given out, or 0."""
         for name, parameters in self.operations:
             connection.run(name, parameters)
@@ -430,7 +430,7 @@ class Commit(NamedTuple):
             connection.run("drop_events", (session_id,))
         return last
 
-    def _number(self, connection: Connection) -> int:
+    def _number(self, connection: SqlConnection) -> int:
         counts: dict[str, int] = {}
         for event in self.events:
             counts[event[0]] = counts.get(event[0], 0) + 1

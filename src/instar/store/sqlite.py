@@ -75,7 +75,7 @@ class SqliteConnection(sqlite3.Connection):
         return f"SELECT value FROM json_each({parameter})"  # noqa: S608 - our own text
 
 
-class File:
+class SqliteFile:
     """The tables in the file at `path`, made with its folder if it is not there."""
 
     def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:

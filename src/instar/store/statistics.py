@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from instar.api.stats import EvolutionSum, SpentCacheTokens, SpentLine, SpentSum, SpentTokens
-from instar.store.database import Connection
+from instar.store.database import SqlConnection
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ WHERE u.time_created >= :since AND (CAST(:until AS bigint) IS NULL OR u.time_cre
     OR :folder <> '' AND (s.directory = :folder OR substr(s.directory, 1, length(:folder) + 1) = :folder || '/'))"""
 
 
-def metered(after: int, connection: Connection) -> tuple[int, list[tuple[str, str, dict[str, float]]]]:
+def metered(after: int, connection: SqlConnection) -> tuple[int, list[tuple[str, str, dict[str, float]]]]:
     """Return the sums of the calls that were booked after a place in the book, by model and origin, and its end.
 
     The first call asks for those after 0. Calls are only ever added, so each place is summed once. A sum is given by
@@ -89,14 +89,14 @@ FROM instar_usage WHERE position > ? AND position <= ? GROUP BY provider_id, mod
     ]
 
 
-def total(wanted: Wanted, connection: Connection) -> tuple[SpentSum, int, int]:
+def total(wanted: Wanted, connection: SqlConnection) -> tuple[SpentSum, int, int]:
     """Return the sum of all calls that are wanted, and the times (ms) of the first and the last one, 0 without any."""
     statement = f"SELECT {_SUMS}, coalesce(min(u.time_created), 0), coalesce(max(u.time_created), 0) {_FROM}"
     row = connection.execute(statement, msgspec.structs.asdict(wanted)).fetchone()
     return SpentSum(**_spent(row)), row[-2], row[-1]
 
 
-def lines(by: str, wanted: Wanted, connection: Connection) -> list[SpentLine]:
+def lines(by: str, wanted: Wanted, connection: SqlConnection) -> list[SpentLine]:
     """Return the sums by one of `BY`: days in order, all else dearest first, then by tokens."""
     key, label = _KEYS[by]
     key = key or connection.day("u.time_created")
@@ -108,7 +108,7 @@ def lines(by: str, wanted: Wanted, connection: Connection) -> list[SpentLine]:
     return [SpentLine(key=row[0], title=row[1] or msgspec.UNSET, **_spent(row[2:])) for row in found]
 
 
-def unpriced(wanted: Wanted, connection: Connection) -> dict[str, int]:
+def unpriced(wanted: Wanted, connection: SqlConnection) -> dict[str, int]:
     """Return how many calls of which models had no known price."""
     statement = (
         f"SELECT {_KEYS['model'][0]}, count(*) {_FROM} AND u.cost IS NULL GROUP BY 1 ORDER BY 2 DESC, 1"
@@ -116,7 +116,7 @@ def unpriced(wanted: Wanted, connection: Connection) -> dict[str, int]:
     return dict(connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall())
 
 
-def tools(wanted: Wanted, connection: Connection) -> dict[str, int]:
+def tools(wanted: Wanted, connection: SqlConnection) -> dict[str, int]:
     """Return how often which tool was called, most often first; reads every part that is wanted."""
     tool, kind = connection.field("p.data", "tool"), connection.field("p.data", "type")
     statement = f"""SELECT {tool}, count(*) FROM part p JOIN session s ON s.id = p.session_id
@@ -128,7 +128,7 @@ GROUP BY 1 ORDER BY 2 DESC, 1"""
     return dict(connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall())
 
 
-def of_steps(kind: str, steps: Collection[Step], wanted: Wanted, connection: Connection) -> EvolutionSum:
+def of_steps(kind: str, steps: Collection[Step], wanted: Wanted, connection: SqlConnection) -> EvolutionSum:
     """Return what the steps that made these tool calls used, each once, and how many of the calls are unknown.
 
     A call whose message is not named is unknown when that, or its session, was deleted.
@@ -144,7 +144,7 @@ def of_steps(kind: str, steps: Collection[Step], wanted: Wanted, connection: Con
     return EvolutionSum(kind=kind, unknown=known.count(None), **_spent(row))
 
 
-def _calls(sessions: Collection[str], connection: Connection) -> list[tuple[str, str, str]]:
+def _calls(sessions: Collection[str], connection: SqlConnection) -> list[tuple[str, str, str]]:
     """Each tool call of sessions: its session, its id and its message."""
     call, kind = connection.field("data", "callID"), connection.field("data", "type")
     statement = f"""SELECT session_id, {call}, message_id FROM part
@@ -170,7 +170,7 @@ def _spent(row: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def sessions(text: str, connection: Connection) -> list[str]:
+def sessions(text: str, connection: SqlConnection) -> list[str]:
     """Return the ids of the sessions that `text` may mean: an id, the beginning of one, or a slug.
 
     Deleted sessions count while calls of theirs are booked.

@@ -49,8 +49,9 @@ from instar.store import (
     Write,
     rows,
 )
-from instar.store.database import Connection, Database, Row, Synchronous, database_at
+from instar.store.database import Row, SqlConnection, SqlDatabase, Synchronous
 from instar.store.rows import encode_commit
+from instar.store.sqlite import SqliteFile
 from instar.store.writer import Near, Readers, Writer
 from instar.wire import ids
 
@@ -84,13 +85,26 @@ async def open_store(
     return store
 
 
+def database_at(where: Path | str, synchronous: Synchronous = "NORMAL") -> SqlDatabase:
+    """Return the database in a file, or on the server that a URL names. Raises `StoreError`: a URL of another kind."""
+    if isinstance(where, Path):
+        return SqliteFile(where, synchronous)
+    if not where.startswith(("postgresql://", "postgres://")):
+        raise StoreError(
+            f"a database is a URL, postgresql://USER@HOST/NAME, and not {where!r} (INSTAR_DATABASE)"
+        )
+    from instar.store.postgresql import PostgresServer  # psycopg is an extra, and takes a while to import
+
+    return PostgresServer(where)
+
+
 class Store:
     """Where sessions live, in one file; see `open_store`. To be used on the event loop that opened it.
 
     Every method may raise `StoreError`; reads see every finished commit.
     """
 
-    def __init__(self, database: Database, publish: Callable[[Event], None]) -> None:
+    def __init__(self, database: SqlDatabase, publish: Callable[[Event], None]) -> None:
         self._writer = Writer(database, publish)
         self._readers = Readers(database)
         self._near = Near(database)
@@ -233,7 +247,7 @@ class Store:
         found = await self._read(tuple, "origins", (session_id,))
         return {message_id: rows.origin_of(text) for message_id, text in found}
 
-    async def ask(self, question: Callable[[Connection], T]) -> T:
+    async def ask(self, question: Callable[[SqlConnection], T]) -> T:
         """Let one of `instar.store.statistics` read the database, in one read transaction."""
         return await self._query(question)
 
@@ -279,7 +293,7 @@ class Store:
             await self.commit(writes, events)
         return len(parts)
 
-    def _prune(self, connection: Connection) -> None:
+    def _prune(self, connection: SqlConnection) -> None:
         """Delete some of the events that are too old; with the next commit more, where there are."""
         found = _fetch("oldest_events", (_PRUNED_AT_ONCE,), connection)
         old = [place for place, event_id in found if ids.age(event_id, _now()) > EVENTS_KEPT]
@@ -289,7 +303,7 @@ class Store:
         if len(old) == _PRUNED_AT_ONCE:
             self._pruned = 0
 
-    def _query(self, question: Callable[[Connection], T]) -> "asyncio.Future[T]":
+    def _query(self, question: Callable[[SqlConnection], T]) -> "asyncio.Future[T]":
         self.check()
         return self._readers.submit(question)
 
@@ -341,11 +355,11 @@ def _limit(limit: int | None) -> int:
     return _ALL if limit is None else limit
 
 
-def _fetch(name: str, parameters: Any, connection: Connection) -> list[Row]:
+def _fetch(name: str, parameters: Any, connection: SqlConnection) -> list[Row]:
     return connection.run(name, parameters)
 
 
-def _messages(session_id: str, limit: int, connection: Connection) -> list[WithParts]:
+def _messages(session_id: str, limit: int, connection: SqlConnection) -> list[WithParts]:
     newest_first = _fetch("messages", (session_id, limit), connection)
     if not newest_first:
         return []
@@ -356,7 +370,7 @@ def _messages(session_id: str, limit: int, connection: Connection) -> list[WithP
     return list(found.values())
 
 
-def _unfinished(session_id: str, connection: Connection) -> tuple[list[ToolPart], list[Assistant]]:
+def _unfinished(session_id: str, connection: SqlConnection) -> tuple[list[ToolPart], list[Assistant]]:
     """The statements find what may be unfinished by its text; what it is decides."""
     parts: list[Part] = [rows.part_of(row) for row in _fetch("open_tool_parts", (session_id,), connection)]
     answers: list[Message] = [
@@ -378,7 +392,7 @@ def _interrupted(state: Any, now: int) -> ToolError:
     return ToolError(input=state.input, error=_ENDED, metadata=metadata, time=ToolSpan(start=start, end=now))
 
 
-def _sums(shares: Sequence[Share], connection: Connection) -> list[Sum]:
+def _sums(shares: Sequence[Share], connection: SqlConnection) -> list[Sum]:
     return [
         Sum(*_fetch("spent", (share.scope, share.key, rows.hour_of(share.since)), connection)[0])
         for share in shares
@@ -411,7 +425,9 @@ _LATER = "\uffff"
 """Sorts behind every id."""
 
 
-def _events_after(last: str | int, directory: str | None, limit: int, connection: Connection) -> list[Stored]:
+def _events_after(
+    last: str | int, directory: str | None, limit: int, connection: SqlConnection
+) -> list[Stored]:
     """Return what was stored after `last`, an event's id or a place, oldest first, at most `limit`.
 
     An id that is not stored itself (of an event that never is, or of a session that is gone) stands for the
@@ -422,7 +438,7 @@ def _events_after(last: str | int, directory: str | None, limit: int, connection
     return [_stored(row) for row in connection.run("events_after", chosen)]
 
 
-def _place(event_id: str, connection: Connection) -> int:
+def _place(event_id: str, connection: SqlConnection) -> int:
     found = connection.run("event_place", (event_id,))
     found = found or connection.run("event_place_by_time", (event_id, _LATER))
     return int(found[0][0])

@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from instar.event import Event
-from instar.store.database import Connection, Database, closed
+from instar.store.database import SqlConnection, SqlDatabase, closed
 
 T = TypeVar("T")
 
-Work = Callable[[Connection], Any]
+Work = Callable[[SqlConnection], Any]
 """What to do with the connection, once or (undone in between) twice; its result is the caller's."""
 
 _GROUP: Final = 256
@@ -43,7 +43,7 @@ class Writer:
     holds them and before the job's future resolves.
     """
 
-    def __init__(self, database: Database, publish: Callable[[Event], None]) -> None:
+    def __init__(self, database: SqlDatabase, publish: Callable[[Event], None]) -> None:
         self._database = database
         self._publish = publish
         self._loop = asyncio.get_running_loop()
@@ -142,14 +142,14 @@ class Writer:
 class Readers:
     """A few threads, each with a connection of its own, started when first needed."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqlDatabase) -> None:
         self._database = database
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._loop = asyncio.get_running_loop()
         self._closing = False
 
-    def submit(self, work: Callable[[Connection], T]) -> "asyncio.Future[T]":
+    def submit(self, work: Callable[[SqlConnection], T]) -> "asyncio.Future[T]":
         """Queue `work`, done in one read transaction: it sees one state of the database."""
         if self._closing:
             raise closed(self._database)
@@ -170,7 +170,7 @@ class Readers:
             thread.join()
 
     def _run(self) -> None:
-        connection: Connection | None = None
+        connection: SqlConnection | None = None
         while (job := self._queue.get()) is not None:
             try:
                 connection = connection or self._database.connect()
@@ -196,12 +196,12 @@ class Near:
     system's. What another process locks is not waited for here.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqlDatabase) -> None:
         self._database = database
-        self._connection: Connection | None = None
+        self._connection: SqlConnection | None = None
         self._closing = False
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[SqlConnection], T]) -> T:
         """Return what `work` gives. Raises `BlockingIOError` where it would have to wait, and `StoreError`."""
         if self._closing:
             raise closed(self._database)
@@ -223,7 +223,7 @@ class Near:
             self._connection.close()
 
 
-def _perform(connection: Connection, jobs: list[_Job], database: Database) -> None:
+def _perform(connection: SqlConnection, jobs: list[_Job], database: SqlDatabase) -> None:
     """Do all of it in one transaction; when one fails, each in its own, so that it fails alone.
 
     A savepoint around each job would do the same, at the price of two statements for every job that
@@ -240,7 +240,7 @@ def _perform(connection: Connection, jobs: list[_Job], database: Database) -> No
         job.failure = database.explain(failure)
 
 
-def _transaction(connection: Connection, jobs: list[_Job]) -> Exception | None:
+def _transaction(connection: SqlConnection, jobs: list[_Job]) -> Exception | None:
     """Do the jobs and commit; or undo them all and return what went wrong."""
     if not [job for job in jobs if job.work]:
         return None
