@@ -130,6 +130,21 @@ def test_a_login_is_made_in_the_browser_kept_refreshed_and_forgotten(machine: Ma
 
 
 @pytest.mark.slow
+def test_on_a_terminal_the_browser_is_opened(
+    machine: Machine, vault: Vault, screen: Callable[..., Any]
+) -> None:
+    configured(machine, vault.block())
+    browser = machine.home / "browser"
+    visit = "import httpx2, sys; print(httpx2.get(sys.argv[1], follow_redirects=True, timeout=60).text)"
+    browser.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{visit}' \"$1\" > {machine.home}/page\n")
+    browser.chmod(0o755)
+    shown = screen("mcp", "auth", "vault", BROWSER=str(browser))
+    shown.wait_for("logged in to vault, which is connected")
+    assert shown.end() == 0
+    assert "You can close this page" in (machine.home / "page").read_text()
+
+
+@pytest.mark.slow
 def test_a_client_that_was_registered_by_hand_asks_for_its_own_scope(machine: Machine, vault: Vault) -> None:
     given = {"clientId": "known", "clientSecret": "known-secret", "scope": "read", "callbackPort": 19877}
     configured(machine, vault.block(**given))
