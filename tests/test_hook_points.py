@@ -67,6 +67,7 @@ SCRIPT = """
     text: I look.
     tool: bash {"command": "echo hi"}
     tool: read {"filePath": "gone.txt"}
+    tool: write {"filePath": "made.txt", "content": "made"}
     tool: task {"description": "look", "prompt": "child work", "subagent_type": "general"}
 
     == when "child work"

@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 from tests.campaign.faults import EXPECTED, PLACES
-from tests.settings.unread import NO_EFFECT, PARTLY
 
 from instar.plugin import Ask
+from instar.plugins.files.formatter import FORMATTERS
+from instar.plugins.files.servers import SERVERS
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.config import kind_of
-from instar.settings.known import OPENCODE_KEYS
+from instar.settings.known import WITHOUT_EFFECT
 from instar.settings.paths import Paths
 from instar.settings.permission import DEFAULTS
 from instar.settings.rules import ALLOWED, DENIALS
@@ -85,16 +86,16 @@ def keys() -> str:
     for name, field in properties.items():
         default = field.get("default")
         is_shown = default is not None and not isinstance(default, list | dict)
-        meaning = field["description"] + (" No effect." if name in NO_EFFECT else "")
+        meaning = field["description"] + (" No effect." if name in WITHOUT_EFFECT else "")
         rows.append([f"`{name}`", value(name, field), json.dumps(default) if is_shown else "", meaning])
-    unread = ", ".join(f"`{name}`" for name in sorted(OPENCODE_KEYS - {*properties, *PARTLY}))
-    partly = ", ".join(f"of `{name}` only `{key}`" for name, key in PARTLY.items())
     return "\n".join(
         [
             table(["key", "value", "default", "meaning"], rows),
-            "Read, so that a file with them is no mistake, and without an effect:\n",
-            table(["key", "why"], [[f"`{name}`", why] for name, why in NO_EFFECT.items()]),
-            f"opencode's, which instar takes without a word and does not use: {unread}; {partly} is used.\n",
+            "Taken, so that a file of opencode's with them is no mistake, and without an effect; `instar config check`"
+            " names those that a file has:\n",
+            table(
+                ["key", "why, or what to do"], [[f"`{name}`", why] for name, why in WITHOUT_EFFECT.items()]
+            ),
         ]
     )
 
@@ -214,6 +215,26 @@ def faults() -> str:
     return table(["failure", *PLACES], rows)
 
 
+def formatters() -> str:
+    return table(
+        ["formatter", "files", "command"],
+        [
+            [f"`{name}`", code(one.extensions), f"`{' '.join(one.command)}`"]
+            for name, one in FORMATTERS.items()
+        ],
+    )
+
+
+def servers() -> str:
+    return table(
+        ["server", "files", "program"],
+        [
+            [f"`{name}`", code(one.extensions), code([words[0] for words in one.commands])]
+            for name, one in SERVERS.items()
+        ],
+    )
+
+
 LOOKED_AT = ("command", "filePath", "pattern", "url", "subagent_type", "name", "path")
 
 
@@ -223,7 +244,10 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("configuration.md", "keys"): keys,
     ("configuration.md", "shield"): lambda: section("shield"),
     ("configuration.md", "evolve"): lambda: section("evolve"),
+    ("configuration.md", "mcp_server"): lambda: section("mcp_server"),
     ("configuration.md", "storage"): lambda: section("storage"),
+    ("formatters-and-lsp.md", "formatters"): formatters,
+    ("formatters-and-lsp.md", "servers"): servers,
     ("reliability.md", "faults"): faults,
     ("permissions.md", "defaults"): defaults,
     ("permissions.md", "agents"): agents,

@@ -321,6 +321,12 @@ async def test_agents_are_modes_and_the_model_and_its_variant_are_options(
     assert options["model"].current_value == "scripted/test"
     assert options["mode"].category == "mode"
     await there.agent.set_session_mode(session_id=there.id, mode_id="plan")
+    # A client may show the modes, the options or both.
+    (told,) = editor.of(schema.ConfigOptionUpdate)
+    assert told.config_options[0].current_value == "plan"
+    await there.agent.set_config_option(session_id=there.id, config_id="mode", value="build")
+    assert editor.of(schema.CurrentModeUpdate)[0].current_mode_id == "build"
+    await there.agent.set_session_mode(session_id=there.id, mode_id="plan")
     changed = await there.agent.set_config_option(
         session_id=there.id, config_id="model", value="scripted/other"
     )

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -72,3 +73,35 @@ def test_a_skill_is_called_as_a_command_is(machine):
     assert "Put toys away." in str(sent(machine))
     machine.run("--command", "tidy", "books")
     assert "Put books away." in str(sent(machine))
+
+
+PROMPTS = """
+from mcp.server import MCPServer
+
+server = MCPServer("polite")
+
+
+@server.prompt()
+def greet(name: str) -> str:
+    "Greet somebody."
+    return f"Say hello to {name}."
+
+
+server.run()
+"""
+
+
+@pytest.mark.slow
+def test_a_prompt_of_an_mcp_server_is_called_as_a_command_is(machine):
+    prepared(machine)
+    server = machine.write_home("polite.py", PROMPTS)
+    block = {"type": "local", "command": [sys.executable, str(server)], "timeout": 60_000}
+    machine.write_home("instar.json", json.dumps({"mcp": {"polite": block}}))
+    machine.run("--command", "polite:greet", "Ada")
+    assert "Say hello to Ada." in str(sent(machine))
+    machine.run("/polite:greet Bob")
+    assert "Say hello to Bob." in str(sent(machine))
+    done = machine.run("--command", "polite:bow")
+    assert (done.returncode, "there is no command 'polite:bow'" in done.stderr) == (2, True)
+    machine.run("/polite:bow low")
+    assert "/polite:bow low" in str(sent(machine))

@@ -240,6 +240,14 @@ NOTED = {
     '{"tools": {"webfetc": false}}': "1:23: no tool is called webfetc; did you mean webfetch?",
     '{"agent": {"a": {"permission": {"edti": {"*": "ask"}}}}}': "1:41: no tool is called edti; did you mean edit?",
     '{"telemetry": true}': "1:15: telemetry: nothing reads this",
+    '{"theme": "dark"}': "1:11: theme has no effect: it is for opencode's own interface",
+    '{"share": "auto"}': "1:11: share has no effect: instar shares no session",
+    '{"experimental": {"batch_tool": true, "continue_loop_on_deny": true}}': (
+        "1:33: experimental.batch_tool has no effect: a model calls several tools in one answer"
+    ),
+    '{"provider": {"x": {"npm": "@ai-sdk/openai", "models": {"m": {"family": "y"}}}}}': (
+        "provider.x.models.m.family has no effect: nothing depends on it"
+    ),
 }
 
 
@@ -257,7 +265,8 @@ def test_check_notes_what_does_nothing_and_that_is_no_mistake(machine, text, exp
 
 
 QUIET = [
-    {"theme": "dark", "share": "auto", "server": {"port": 1}, "autoupdate": False, "$schema": "x"},
+    {"share": "disabled", "autoshare": False, "autoupdate": False, "$schema": "x"},
+    {"formatter": True, "lsp": {"pyright": {"disabled": True}}, "watcher": {"ignore": ["a"]}},
     {"permission": {"own_greet": "ask", "mymcp_*": "deny", "websearch": "ask", "doom_loop": "deny"}},
     {"mcp": {"bahs": {"enabled": False}}, "permission": {"bahs_x": "ask"}},
     {"plugin": ["evolve", "opencode-evolve@1.2", "json"]},
@@ -271,6 +280,13 @@ def test_check_says_nothing_of_what_is_opencodes_or_may_be_a_servers(machine, da
     done = machine.instar("config", "check")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("all is well")
+
+
+def test_check_notes_formatters_of_yours_where_nobody_trusted_the_folder(machine):
+    path = machine.write_home("instar.json", '{"formatter": true, "lsp": false}')
+    done = machine.instar("config", "check")
+    why = f"formatter runs nothing here: nobody trusted the folder (instar trust {machine.project})"
+    assert (done.returncode, done.stderr) == (0, f"note: {path}:1:15: {why}\n")
 
 
 def test_a_run_says_once_that_a_key_was_most_likely_mistyped_and_goes_on(machine):

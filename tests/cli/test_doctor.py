@@ -151,6 +151,17 @@ def test_what_a_folder_brings_and_trust_left_out_is_a_note_until_it_is_trusted(m
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [".claude/settings.json", ".openhands/hooks.json"])
+def test_rules_that_wait_for_trust_are_named(machine, name):
+    machine.write(name, '{"hooks": {"Stop": [{"hooks": [{"command": "true"}]}]}}')
+    found = lines(machine.instar("doctor", "--json"))["trust"]
+    assert (found["state"], found["todo"].partition(": ")[2]) == ("note", f"instar trust {machine.project}")
+    assert found["text"].endswith(f"the rules of {machine.project / name}")
+    machine.instar("trust")
+    assert lines(machine.instar("doctor", "--json"))["trust"]["state"] == "ok"
+
+
+@pytest.mark.slow
 def test_what_nobody_accepted_of_a_trusted_folder_is_a_note(machine):
     machine.instar("trust")
     machine.write("instar.json", '{"evolve": {"unsafe": true}}')

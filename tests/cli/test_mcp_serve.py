@@ -193,3 +193,52 @@ async def test_an_agent_that_goes_away_ends_its_turns(machine: Machine, leaves: 
     await asyncio.wait_for(process.wait(), SOON)
     assert not machine.runs("sleep 5678.5")
     process._transport.close()  # type: ignore[attr-defined]
+
+
+WORDS = """#!/usr/bin/env python3
+import json
+import sys
+
+given = sys.stdin.read()
+if sys.argv[1] == "discover":
+    tool = {
+        "name": "count",
+        "description": "Count words.",
+        "parameters": {"text": {"type": "string", "description": "The text."}},
+    }
+    print(json.dumps({"name": "words", "test": "words_test.sh", "hooks": ["execute_tool"], "tools": [tool]}))
+elif sys.argv[1] == "execute_tool":
+    print(json.dumps({"result": str(len(json.loads(given)["args"]["text"].split()))}))
+"""
+
+
+@pytest.mark.slow
+async def test_tools_of_the_workspace_are_offered_where_they_are_asked_for(machine: Machine) -> None:
+    workspace = machine.home / "workspace"
+    for name, text in (("hooks/words.py", WORDS), ("tests/words_test.sh", "#!/bin/sh\nexit 0\n")):
+        file = workspace / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(0o755)
+    machine.environment["INSTAR_WORKSPACE"] = str(workspace)
+    settings = {"model": "scripted/test", "permission": {"words_count": {"*": "allow"}}}
+    async with connected(machine, settings=settings) as there:
+        assert "words_count" not in [one.name for one in (await there.list_tools()).tools]
+        assert "there is no tool" in await call(there, "words_count", text="a b c")
+    async with connected(machine, "--tools", settings=settings) as there:
+        (tool,) = [one for one in (await there.list_tools()).tools if one.name.endswith("count")]
+        assert (tool.name, tool.description) == ("words_count", "Count words.")
+        found = await there.call_tool("words_count", {"text": "a b c"})
+        assert found.content[0].text == "3"  # type: ignore[union-attr]
+        assert "text" in await call(there, "words_count", text=3)
+        # What steers is none of them.
+        assert "there is no tool" in await call(there, "words_hook_write", file="x")
+    settings["permission"] = {"words_count": {"*": "ask"}}
+    async with connected(machine, "--tools", settings=settings) as there:
+        assert "refused" in await call(there, "words_count", text="a b c")
+    async with connected(machine, "--tools", "--answers", settings=settings) as there:
+        begun = await call(there, "words_count", text="a b c")
+        (waiting,) = begun["waits_for"]
+        assert waiting["permission"] == "words_count"
+        await call(there, "answer", request=waiting["request"], allow=True)
+        assert (await call(there, "result", session=begun["session"]))["answer"] == "3"

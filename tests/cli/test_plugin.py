@@ -77,6 +77,7 @@ def test_adding_shows_what_a_plugin_brings_and_pins_its_content(machine: Machine
     assert (one["name"], one["source"], one["state"]) == ("guard", str(folder), "as accepted")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_used_of_a_plugin_is_said(machine: Machine) -> None:
     told = add(machine, str(FOLDERS / "weather"))
     assert "not taken: output styles" in told
@@ -181,6 +182,16 @@ def test_a_repository_is_pinned_to_its_commit_and_updated_when_asked(machine: Ma
 
 
 @pytest.mark.slow
+def test_an_agent_plugin_of_a_repository_keeps_which_files_may_be_run(machine: Machine) -> None:
+    folder = copy(machine, "portable")
+    repository(folder)
+    add(machine, folder.as_uri())
+    root = accepted_root(machine, "acme.counter")
+    assert os.access(root / "skills/count/scripts/count.sh", os.X_OK)
+    assert (root / "plugin.json").stat().st_mode & 0o777 == 0o444
+
+
+@pytest.mark.slow
 def test_nothing_outside_of_a_repository_is_brought_along_with_it(machine: Machine) -> None:
     folder = copy(machine, "guard")
     inner = copy(machine, "reviewer")
@@ -230,6 +241,19 @@ def test_a_plugin_of_a_marketplace_is_described_by_its_entry(machine: Machine) -
     assert machine.run("hello").stdout == "seen\n"
 
 
+@pytest.mark.slow
+def test_a_marketplace_in_a_repository_has_its_plugins_pinned_to_the_commit(machine: Machine) -> None:
+    folder = copy(machine, "market")
+    first = repository(folder)
+    assert f"added: other (commit {first[:12]})" in add(machine, folder.as_uri(), "other")
+    (folder / "plugins/other/SKILL.md").write_text("new")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "two")
+    told = machine.instar("plugin", "update", "--yes", "other").stdout
+    assert "changed: SKILL.md" in told
+    assert f"commit {git(folder, 'rev-parse', 'HEAD')[:12]}" in told
+
+
 # -- in a session -------------------------------------------------------------------------------------
 
 
@@ -267,10 +291,12 @@ def test_a_plugins_command_runs_its_shell_and_what_it_allows_ends_with_the_turn(
 def test_a_skill_says_its_files_and_allows_nothing_that_a_rule_denies(machine: Machine) -> None:
     add(machine, str(FOLDERS / "reviewer"))
     machine.write_home("instar.json", '{"permission": {"bash": {"*": "ask", "echo no*": "deny"}}}')
+    rules = accepted_root(machine, "reviewer") / "skills/review/references/rules.md"
     machine.script(
         "== turn\nexpect_tool: skill\n"
         f"{call('skill', name='reviewer:review')}\n"
         "== turn\nexpect: (?s)Its other files.*references/rules.md.*Read references/rules.md in /\n"
+        f"{call('read', filePath=str(rules))}\n== turn\nexpect: Names are nouns\n"
         f"{call('bash', command='echo yes')}\n== turn\nexpect: yes\n{call('bash', command='echo no')}\n"
         f"== turn\nexpect: specified a rule which prevents\n{call('skill', name='reviewer:notes')}\n"
         "== turn\nexpect: There is no skill\ntext: done\n"
@@ -313,12 +339,16 @@ def test_a_plugins_agent_has_the_tools_that_it_names(machine: Machine) -> None:
 def test_a_plugins_server_offers_its_tools(machine: Machine) -> None:
     add(machine, str(FOLDERS / "weather"))
     machine.environment["WEATHER_CITY"] = "Bergen"
+    # The person's settings count more than the plugin's.
+    servers = {"weather:near": {"timeout": 60_000}, "weather:far": {"enabled": False}}
+    machine.write_home("instar.json", json.dumps({"mcp": servers}))
     machine.script(
         f"== turn\n{call('weather_near_now')}\n== turn\nexpect: rain in Bergen, root named: True\ntext: wet\n"
     )
     assert machine.run("weather?").stdout == "wet\n"
     named = json.loads(machine.instar("config", "show", "--json").stdout)["config"]["mcp"]
-    assert sorted(named) == ["weather:far", "weather:near"]
+    assert (named["weather:far"]["enabled"], named["weather:near"]["timeout"]) == (False, 60_000)
+    assert named["weather:far"]["headers"].keys() == {"X-Key"}
 
 
 @pytest.mark.slow
@@ -401,6 +431,7 @@ def test_the_list_of_plugins_that_cannot_be_read_is_said_and_the_run_goes_on(mac
     assert "plugins.json cannot be read, so no plugin is used" in done.stderr
 
 
+@pytest.mark.slow
 def test_plugins_that_claude_codes_settings_name_are_not_taken_and_are_named(machine: Machine) -> None:
     machine.write(".claude/settings.json", '{"enabledPlugins": {"lint@tools": true}}')
     told = machine.instar("doctor").stdout

@@ -379,12 +379,24 @@ def test_a_model_may_be_named_without_its_provider(machine):
 
 
 @pytest.mark.slow
-def test_a_model_whose_library_is_missing_is_one_line(machine):
-    machine.write_home("sitecustomize.py", "import sys; sys.modules['pydantic_ai'] = None")
+@pytest.mark.parametrize(
+    ("environment", "command"),
+    [
+        ("", f"{sys.executable} -m pip install"),
+        ("sys.modules['pip'] = None", f"uv pip install --python {sys.executable}"),
+        ("sys.prefix = str(pathlib.Path(__file__).parent)", "pipx inject instar"),
+    ],
+    ids=["pip", "uv", "pipx"],
+)
+def test_a_model_whose_library_is_missing_is_one_line(machine, environment, command):
+    """How to add it is said in the words of how instar was installed."""
+    machine.write_home("pipx_metadata.json", "{}")
+    made = f"import pathlib, sys\nsys.modules['pydantic_ai'] = None\n{environment}\n"
+    machine.write_home("sitecustomize.py", made)
     machine.environment["PYTHONPATH"] = str(machine.home / ".config" / "instar")
     done = machine.instar("run", "-m", "google/gemini-3-pro-preview", "hi")
     assert done.returncode == 2
-    assert "pip install 'instar[providers]'" in done.stderr
+    assert f"{command} 'pydantic-ai-slim[" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -1,7 +1,8 @@
 """opencode's own clients against `instar serve`: `make test-clients`. Nothing here is collected without INSTAR_CLIENTS.
 
 INSTAR_CLIENTS names the folder into which npm installed ``opencode-ai`` and ``@opencode-ai/sdk``, and pip, below
-``python``, ``opencode-ai``. INSTAR_TRIED collects the comparison of published plugins too (`make test-js`).
+``python``, ``opencode-ai``. Beside it, in ``servers``, stand language servers and formatters.
+INSTAR_TRIED collects the comparison of published plugins too (`make test-js`).
 
 A module that asks for `server` (instar) or `opencode` (the real one) may set ``ANSWERS``: what their model
 says, by the words of the prompt (`tests.clients.model`); and ``SETTINGS``, put over the model's.

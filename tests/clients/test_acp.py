@@ -32,6 +32,36 @@ def test_an_exchange_over_http_says_the_same(tmp_path: Path) -> None:
     assert sorted(found) == sorted(recorded)
 
 
+def test_the_client_acpx_runs_a_turn_and_goes_on_with_its_session(tmp_path: Path) -> None:
+    _prepare(tmp_path)
+    project, environment = tmp_path / "project", _environment(tmp_path)
+    agent = f"{sys.executable} -m instar acp"
+
+    def acpx(*arguments: str, code: int = 0) -> str:
+        program = INSTALLED / "node_modules/.bin/acpx"
+        done = subprocess.run(
+            [program, "--agent", agent, "--ttl", "1", *arguments],
+            cwd=project,
+            env=environment,
+            stdout=subprocess.PIPE,
+            timeout=PATIENCE,
+            text=True,
+        )
+        assert done.returncode == code
+        return done.stdout
+
+    assert "rejected permission" in acpx("--deny-all", "exec", "write", code=5)
+    assert not (project / "a.txt").exists()
+    assert acpx("--approve-all", "exec", "write").rstrip().endswith("Done.\n\n[done] end_turn")
+    assert (project / "a.txt").read_text() == "one\ntwo\n"
+    (project / "a.txt").unlink()
+    session = acpx("sessions", "new").strip()
+    assert "Done." in acpx("--approve-all", "prompt", "write")
+    assert "mode set: plan" in acpx("set-mode", "plan")
+    assert session in acpx("sessions", "list")
+    acpx("sessions", "close")
+
+
 def _prepare(home: Path) -> None:
     (home / "project").mkdir()
     (config := home / ".config/instar").mkdir(parents=True)

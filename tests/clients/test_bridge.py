@@ -18,6 +18,8 @@ from tests.waiting import wait_until
 HERE = Path(__file__).parent
 Plain = dict[str, Any]
 
+GREETS = '"description": "Greets."'
+SALUTES = '"description": "Salutes.", "parameters": {"whom": {"type": "string", "optional": true}}'
 ANSWERS: dict[str, list[Plain]] = {
     "Greet Ada.": [{"tools": [("py_greet", {"who": "Ada"})]}, {"text": ["Greeted."]}],
     "Greet badly.": [{"tools": [("py_greet", {"who": 7})]}, {"text": ["It did not fit."]}],
@@ -36,6 +38,11 @@ ANSWERS: dict[str, list[Plain]] = {
         },
         {"tools": [("bot_hello", {})]},
         {"text": ["Changed."]},
+    ],
+    "Describe yourself.": [
+        {"tools": [("evolve_hook_edit", {"hook": "bot.sh", "oldString": GREETS, "newString": SALUTES})]},
+        {"tools": [("bot_hello", {"whom": "Eve"})]},
+        {"text": ["Described."]},
     ],
     "Hang.": [
         {"tools": [("bash", {"command": "hang", "description": "hangs"})]},
@@ -237,6 +244,22 @@ def test_the_agent_changes_its_own_script_through_the_gate(bridged: Bridged) -> 
     assert second["state"]["status"] == "completed"
     assert third["state"]["output"] == "Hello, you!"
     assert "evolve_hook_edit bot.sh" in bridged.instar("evolve", "--workspace", str(bridged.workspace), "log")
+
+
+def test_a_tool_whose_description_and_parameters_the_agent_changed_is_offered_so_at_the_next_step(
+    bridged: Bridged, model: Model
+) -> None:
+    session = bridged.prompt("Describe yourself.")
+    changed, called = tools(bridged.ended(session, "Described."))
+    assert (changed["state"]["status"], called["state"]["status"]) == ("completed", "completed")
+    asked = [
+        body for body in model.requests if body.get("tools") and "Describe yourself." in json.dumps(body)
+    ]
+    hello = [
+        one["function"] for body in asked for one in body["tools"] if one["function"]["name"] == "bot_hello"
+    ]
+    assert [one["description"] for one in hello] == ["Greets.", "Salutes.", "Salutes."]
+    assert ["whom" in one["parameters"]["properties"] for one in hello] == [False, True, True]
 
 
 def test_a_turn_end_goes_on_with_a_prompt_of_the_plugins(bridged: Bridged) -> None:

@@ -143,6 +143,8 @@ async def test_one_day_of_work_publishes_every_type_in_the_documents_form(house:
         agent={"plan": {"steps": 1}},
         evolve={"unsafe": True},
         tools={"self_evolution": True},
+        # It ends at once, which is told.
+        lsp={"none": {"command": ["false"]}},
         hooks={"SessionStart": [{"hooks": [{"command": "sleep 2.1"}]}]},
     )
     door = await opened(house, workspace(house.folder.parent / "workspace"))

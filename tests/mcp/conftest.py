@@ -19,7 +19,7 @@ from tests.ports import free_port
 from tests.running import lives
 from tests.waiting import PATIENCE
 
-from instar.mcp import LaunchContext, Servers
+from instar.mcp import LOGINS, LaunchContext, Servers
 from instar.plugin import Ask
 from instar.process import Processes
 from instar.settings.config import McpConfig
@@ -181,7 +181,7 @@ class Lab:
 
     def servers(self, taken: tuple[str, ...] = (), **blocks: dict[str, Any]) -> Servers:
         configs = {name: McpConfig(**block) for name, block in blocks.items()}
-        context = LaunchContext(self.processes, self.folder, self.environment)
+        context = LaunchContext(self.processes, self.folder, self.environment, self.folder / LOGINS)
         made = Servers(configs, context, self.pins, self._approve, self.said.append, taken)
         self.opened.append(made)
         return made

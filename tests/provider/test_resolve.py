@@ -365,7 +365,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(npm, monkeypatch):
     data = {"provider": {"x": {"npm": npm, "options": {"apiKey": "k"}, "models": {"m": {}}}}}
     with pytest.raises(UnknownModel) as caught:
         models(data).find("x/m")
-    assert "pip install 'instar[providers]'" in str(caught.value)
+    assert "-m pip install 'pydantic-ai-slim[" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

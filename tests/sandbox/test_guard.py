@@ -39,7 +39,7 @@ def test_the_places_of_instar_are_guarded_and_sessions_can_still_work(tmp_path: 
     assert paths.data in places.hidden
     assert config / "instar.json" in places.hidden
     assert {config, tmp_path / ".config/opencode", paths.tool_output} <= set(places.readonly)
-    assert places.writable == (paths.worktrees,)
+    assert places.writable == (paths.worktrees, paths.plugin_data)
 
 
 def test_a_mistaken_runtime_folder_hides_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from instar.process import Processes
 from instar.sandbox import bubblewrap, find_level, probe
+from instar.settings.install import installing
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,7 @@ async def test_a_machine_without_bubblewrap_is_told_what_to_install(
     without_the_extra(monkeypatch, None)
     level = await find_level(processes, os.environ)
     assert (level.name, level.missing) == ("landlock", "bubblewrap is not installed")
-    assert level.todo == "apt install bubblewrap, or pip install 'instar[sandbox]'"
+    assert level.todo == f"apt install bubblewrap, or {installing('sandbox')}"
 
 
 async def test_a_bubblewrap_that_does_not_run_is_not_believed(

@@ -21,13 +21,7 @@ WITHOUT = {
     "experimental.console.listOrgs": "none",
     "experimental.console.switchOrg": "false",
     "experimental.session.background": "false: a task is waited for",
-    "find.symbols": "none: no language server is started",
-    "lsp.status": "none",
-    "formatter.status": "none",
-    "mcp.auth.start": "400: no server is logged in to by OAuth",
-    "mcp.auth.authenticate": "400",
-    "mcp.auth.callback": "400: no login is under way",
-    "mcp.auth.remove": "`success`: none is kept",
+    "find.symbols": "none: no language server is asked for symbols",
     "session.share": "400: nothing leaves the machine",
     "session.unshare": "the session, which is not shared",
     "sync.replay": "400: there is no other server",
@@ -36,9 +30,11 @@ WITHOUT = {
 }
 """Operations of features that instar does not have, and what they answer."""
 OTHERWISE = {
+    "mcp.auth.authenticate": "clients are shown where to log in (`tui.toast.show`): no browser is opened here",
     "file.status": "none, as opencode 1.18 does; `/vcs/status` has them",
     "experimental.projectCopy.generateName": "a name made of the words: no model is asked",
     "experimental.workspace.syncList": "204: workspaces are read each time",
+    "lsp.status": "those that were started; one that ended is an `error`",
     "v2.projectCopy.refresh": "204: copies are looked for each time",
     "v2.session.compact": "it is done (opencode 1.18: 503)",
     "v2.session.wait": "it waits (opencode 1.18: 503)",

@@ -173,6 +173,7 @@ DOING = [
     step("session.prompt_async", sessionID="$made", body={"parts": HI, "noReply": True}),
     step("session.command", sessionID="$made", body={"command": "greet", "arguments": "you"}),
     step("session.shell", sessionID="$made", body={"agent": "build", "command": "echo hi"}),
+    step("instar.tool", sessionID="$made", body={"tool": "todoread"}),
     step(
         "session.init",
         sessionID="$made",

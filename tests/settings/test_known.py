@@ -1,14 +1,15 @@
 """Which settings there are, and that each one is read by somebody or listed as one that changes nothing."""
 
 import ast
+import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from tests.settings.unread import NO_EFFECT, PARTLY
+from msgspec import structs
 
 import instar
 from instar.settings.builtin_plugins import sections
@@ -18,13 +19,17 @@ from instar.settings.config import (
     CommandConfig,
     CompactionConfig,
     Config,
+    FormatterConfig,
+    LspConfig,
     McpConfig,
+    McpOAuthConfig,
     ModelConfig,
     ProviderConfig,
 )
-from instar.settings.known import OPENCODE_KEYS, misspelt, unknown
+from instar.settings.known import OPENCODE_KEYS, WITHOUT_EFFECT, misspelt, unknown, without_effect
 
 SOURCE = Path(instar.__file__).parent
+DOCUMENT = Path(__file__).parents[1] / "data" / "opencode-document.json"
 BLOCKS: dict[str, tuple[type[Any], tuple[str, ...], tuple[str, ...]]] = {
     # The prefix of a field's place: its struct, the rooms that read it, what it is called there.
     "": (Config, ("",), ("config", "_config")),
@@ -36,6 +41,9 @@ BLOCKS: dict[str, tuple[type[Any], tuple[str, ...], tuple[str, ...]]] = {
         ("compaction", "config", "_config", "block", "settings", "wanted"),
     ),
     "mcp.*.": (McpConfig, ("mcp",), ("config", "_config")),
+    "mcp.*.oauth.": (McpOAuthConfig, ("mcp",), ("settings",)),
+    "formatter.*.": (FormatterConfig, ("plugins/files/formatter.py",), ()),
+    "lsp.*.": (LspConfig, ("plugins/files/lsp.py",), ()),
     "provider.*.": (ProviderConfig, ("provider",), ("block",)),
     "provider.*.models.*.": (ModelConfig, ("provider", "variants.py"), ("asked", "own", "model", "found")),
 }
@@ -44,7 +52,7 @@ NOT_IN_FILES = {"data", "foreign", "asked"}
 
 def fields() -> Iterator[str]:
     for prefix, (block, _, _) in BLOCKS.items():
-        yield from (prefix + name for name in block.__struct_fields__ if name not in NOT_IN_FILES)
+        yield from (prefix + one.encode_name for one in structs.fields(block) if one.name not in NOT_IN_FILES)
 
 
 @cache
@@ -59,20 +67,23 @@ def is_read(place: str) -> bool:
     """Whether the source takes the field from a value that is called as the block is, or names it as a text."""
     prefix = place[: place.rindex(".") + 1] if "." in place else ""
     name = place.removeprefix(prefix)
-    _, rooms, receivers = BLOCKS[prefix]
+    block, rooms, receivers = BLOCKS[prefix]
+    name = next(one.name for one in structs.fields(block) if one.encode_name == name)
     for path in SOURCE.rglob("*.py"):
         inner = path.relative_to(SOURCE)
         if (
             inner.parts[:2] == ("settings", "config")
-            or inner.parts[0] == "cli"
+            or (inner.parts[0] == "cli" and inner.name in ("config.py", "check.py"))
             or not any(str(inner).startswith(room) for room in rooms)
         ):
             continue
         taken, constants = reads(path)
         if any((receiver, name) in taken for receiver in receivers):
             return True
-        # An agent's fields are copied by their names.
-        if prefix == "agent.*." and name in constants:
+        # An agent's fields are copied by their names; plugins are given settings as plain maps.
+        if (
+            prefix in ("agent.*.", "formatter.*.", "lsp.*.") or inner.parts[0] == "plugins"
+        ) and name in constants:
             return True
     return False
 
@@ -84,13 +95,81 @@ def called(node: ast.AST) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", list(fields()))
 def test_each_setting_has_an_effect_or_is_listed_as_one_without(place: str) -> None:
-    assert is_read(place) is (place not in NO_EFFECT), (
-        "add it to NO_EFFECT in tests/settings/unread.py, or take it from there"
-    )
+    assert is_read(place) is (place not in WITHOUT_EFFECT), "add it to WITHOUT_EFFECT, or take it from there"
+
+
+def of_opencode() -> Iterator[str]:
+    """Every place of opencode's settings, as its document has them."""
+    schemas = json.loads(DOCUMENT.read_text("utf-8"))["components"]["schemas"]
+
+    def inside(schema: Any, at: str) -> Iterator[str]:
+        schema = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        for arm in schema.get("anyOf", ()):
+            yield from inside(arm, at)
+        for key, value in schema.get("properties", {}).items():
+            yield at + key
+            yield from inside(value, f"{at}{key}.")
+        if isinstance(more := schema.get("additionalProperties"), dict):
+            yield from inside(more, f"{at}*.")
+
+    return (place for place in dict.fromkeys(inside(schemas["Config"], "")) if not place.startswith(NAMED))
+
+
+NAMED = (
+    *(f"agent.{name}" for name in ("plan", "build", "general", "explore", "title", "summary", "compaction")),
+    *("mode.", "permission.", "agent.*.permission."),
+)
+"""Blocks whose keys are names: of agents, and of tools."""
+ROOMS: dict[str, str] = {
+    # Where a place that no struct has is read, by how it begins.
+    "": "runtime project",
+    "agent.": "settings/config.py",
+    "provider.": "provider limits settings/config.py",
+    "mcp.": "mcp",
+}
+
+
+def test_each_setting_of_opencodes_is_read_or_listed_as_one_without_effect() -> None:
+    deep = [place for place in of_opencode() if place not in ("$schema", *fields()) and not is_listed(place)]
+    begins = {place: max((one for one in ROOMS if place.startswith(one)), key=len) for place in deep}
+    unread = [one for one in deep if not is_named(one.rpartition(".")[2], ROOMS[begins[one]].split())]
+    assert unread == [], "nobody reads them: add them to WITHOUT_EFFECT"
+
+
+@pytest.mark.parametrize("key", [one for one in WITHOUT_EFFECT if "." not in one])
+def test_a_key_that_is_listed_as_one_without_effect_is_read_nowhere(key: str) -> None:
+    reading = re.compile(rf"""(config|data|settings|merged)(\.get\("{key}"|\["{key}"\]|\.{key}\b(?!\())""")
+    found = [
+        f"{path.relative_to(SOURCE)}: {one[0]}"
+        for path in SOURCE.rglob("*.py")
+        for one in reading.finditer(path.read_text("utf-8"))
+        if path.relative_to(SOURCE).parts[0] not in ("api", "cli", "client")
+    ]
+    assert found == []
+
+
+def is_listed(place: str) -> bool:
+    return any(f"{place}.".startswith(f"{one}.") for one in WITHOUT_EFFECT)
+
+
+def is_named(key: str, rooms: list[str]) -> bool:
+    """Whether a file of these rooms has the key as a text, an attribute or a field."""
+    for room in rooms:
+        for path in [SOURCE / room, *(SOURCE / room).rglob("*.py")]:
+            if path.is_file():
+                taken, constants = reads(path)
+                if key in constants or any(name == key for _, name in taken):
+                    return True
+    return False
 
 
 def test_every_setting_that_is_listed_as_one_without_effect_exists() -> None:
-    assert set(NO_EFFECT) <= {*fields(), *OWN_KEYS}
+    assert set(WITHOUT_EFFECT) - {*fields(), *of_opencode()} == {"keybinds", "theme", "tui"}
+
+
+def test_a_setting_without_effect_is_told_unless_it_says_what_is_done_anyway() -> None:
+    data = {"share": "disabled", "autoshare": True, "provider": {"x": {"id": "y"}, "z": 1}, "mode": {"a": {}}}
+    assert [path for path, _ in without_effect(data)] == [("autoshare",), ("mode",), ("provider", "x", "id")]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +213,5 @@ def test_a_key_inside_a_block_that_looks_like_a_known_one_is_told(
 
 def test_opencodes_keys_are_those_of_its_document() -> None:
     assert {"$schema", "model", "tool_output", "watcher", "subagent_depth"} <= OPENCODE_KEYS
-    used = {field.name for field in msgspec.structs.fields(Config)} - NOT_IN_FILES
+    used = {field.name for field in structs.fields(Config)} - NOT_IN_FILES
     assert used - OPENCODE_KEYS == set(OWN_KEYS) - {"hooks", *sections()}
-
-
-@pytest.mark.parametrize(("block", "key"), PARTLY.items())
-def test_the_one_key_that_is_read_of_a_block_of_opencodes_is(block: str, key: str) -> None:
-    assert block in OPENCODE_KEYS
-    texts = [path.read_text("utf-8") for path in SOURCE.rglob("*.py") if "config" not in path.parts]
-    assert any(f'.get("{block}")' in text and f'.get("{key}"' in text for text in texts)

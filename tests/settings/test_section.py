@@ -42,7 +42,7 @@ def test_a_mistake_in_what_guards_is_named_with_its_place(data: dict[str, Any], 
 
 
 def test_only_a_block_that_guards_is_checked_as_one() -> None:
-    with pytest.raises(ConfigError, match="expected one of shield, storage, evolve"):
+    with pytest.raises(ConfigError, match="expected one of shield, storage, mcp_server, evolve"):
         check_section("model", {}, "instar.json")
 
 

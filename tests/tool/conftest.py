@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from instar.event import Event
+from instar.event.bus import Bus
+from instar.plugin import points
+from instar.plugin.door import Plugins
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
 from instar.process import Processes
 from instar.sandbox.model_process import Children
@@ -30,8 +33,10 @@ class Context:
     message_id = "msg_1"
     call_id = "call_1"
     agent = "build"
+    name = "tool"
 
     def __init__(self, directory: Path, worktree: Path, process: Children) -> None:
+        self.trigger = Plugins(Bus(), points.CORE).trigger
         self.abort = asyncio.Event()
         self.messages: list[Any] = []
         self.directory = directory

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from instar.message import Rule
+from instar.settings.config import McpOAuthConfig
 from instar.wire import Plain, Wire
 
 
@@ -127,12 +128,12 @@ class McpLocalConfig(Wire, tag_field="type", tag="local"):
 
 
 class McpRemoteConfig(Wire, tag_field="type", tag="remote"):
-    """An address to call; `oauth` is read, and nobody logs in by it; `timeout` in ms."""
+    """An address to call; `oauth` false: nobody is to log in; `timeout` in ms."""
 
     url: str
     enabled: bool | None = None
     headers: dict[str, str] | None = None
-    oauth: Plain | bool | None = None
+    oauth: McpOAuthConfig | bool | None = None
     timeout: Annotated[int, msgspec.Meta(gt=0)] | None = None
 
 
@@ -146,7 +147,7 @@ class McpBody(Wire):
 class MCPStatus(Wire):
     """How a server is; `error` where it failed."""
 
-    status: Literal["connected", "disabled", "failed"]
+    status: Literal["connected", "disabled", "needs_auth", "failed"]
     error: str | None = None
 
 
@@ -180,7 +181,7 @@ class Removed(Wire):
 
 
 class McpUnsupportedOAuthError(Wire):
-    """A login to a server that cannot be logged in to, or not by instar."""
+    """A login to a server that cannot be logged in to."""
 
     error: str
 

@@ -343,7 +343,7 @@ class SymbolLocation(Wire):
 
 
 class Symbol(Wire):
-    """A symbol, as a language server names it; instar starts none."""
+    """A symbol, as a language server names it; instar asks for none."""
 
     name: str
     kind: Count

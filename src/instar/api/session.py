@@ -136,6 +136,14 @@ class ShellBody(Wire):
     command: str
 
 
+class ToolCallBody(Wire):
+    """A tool that another program calls, as the agent would, and what it is given."""
+
+    tool: str
+    arguments: Plain = msgspec.field(default_factory=dict)
+    agent: str | None = None
+
+
 class InitBody(Wire):
     """With which model the project's ``AGENTS.md`` is written, and the id of the prompt for it."""
 

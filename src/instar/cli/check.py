@@ -33,6 +33,7 @@ from instar.provider.resolve import Models, UnknownModel
 from instar.settings import load as settings
 from instar.settings.builtin_plugins import flagship_name
 from instar.settings.config import Config, ConfigError, dotted
+from instar.settings.known import shortened, without_effect
 from instar.settings.layer import has_reference
 from instar.settings.load import PluginEntry, Settings, read_settings
 from instar.settings.permission import DEFAULTS
@@ -80,6 +81,10 @@ async def check(context: Context, folder: Path) -> Checked:
     found = [*mistakes, *_referred(context, read), *filter(None, [context.trust.problem])]
     notes = [str(one) for one in read.unknown if not one.near]
     notes += [f"{_place(read, path)}: {text}" for path, text in _notes(read, context.environment)]
+    if not context.trust.is_trusted(folder):
+        why = f"runs nothing here: nobody trusted the folder (instar trust {folder})"
+        on = [key for key in ("formatter", "lsp") if read.config.data.get(key) not in (None, False)]
+        notes += [f"{_place(read, (key,))}: {key} {why}" for key in on]
     return Checked(read, found, notes)
 
 
@@ -284,6 +289,8 @@ def _notes(read: Settings, environment: Mapping[str, str]) -> Iterator[tuple[Set
         is_known = "/" in program or "PATH" in block.environment
         if not is_known and shutil.which(program, path=environment.get("PATH")) is None:
             yield ("mcp", name, "command"), f"mcp.{name}.command: there is no program {program} on PATH"
+    for path, why in without_effect(config.data):
+        yield path, f"{shortened(path)} has no effect: {why}"
     yield from _plugins(read.plugins)
     yield from _tool_names(config)
 

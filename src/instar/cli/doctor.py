@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -22,8 +22,12 @@ from instar import __version__
 from instar.api.stats import Diagnosis, DoctorReport
 from instar.cli.check import Checked, check, models_of
 from instar.cli.door import Context, door, folder_option
+from instar.cli.opencode import WORDS, everywhere_place
 from instar.cli.text import echo, one_line, print_json
+from instar.cli.trust import kind_of
 from instar.git import clean_environment
+from instar.opencode.bridge import installed, record
+from instar.opencode.bridge.installed import BridgeFile
 from instar.process import Output, ProcessError, Processes
 from instar.provider.catalogue import shipped, vendor_wanting_key
 from instar.provider.keys import KeysError
@@ -32,10 +36,13 @@ from instar.provider.resolve import NoModel, UnknownModel
 from instar.sandbox import find_level
 from instar.server.browser import running
 from instar.settings.config import Config
+from instar.settings.install import installing
 from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
+from instar.settings.trust import TrustError
 from instar.store import StoreError
-from instar.store.migrate import migrations, prepare
+from instar.store.sqlite import migrations, prepare
+from instar.store.store import database_at
 from instar.wire.document import DocumentError, read_jsonc
 
 PORT: Final = 4096
@@ -91,6 +98,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             trust,
             *_plugins(context, folder, found),
             _evolve(context, await evolve, found),
+            *_bridge(context, folder),
             _port(context),
             _log(context.paths.log_file),
         ]
@@ -196,7 +204,7 @@ def _programs(context: Context) -> Iterator[Diagnosis]:
     if found:
         yield Diagnosis("ripgrep", "ok", found)
     else:
-        todo = "install ripgrep, or pip install 'instar[search]'"
+        todo = f"install ripgrep, or {installing('search')}"
         yield Diagnosis("ripgrep", "note", "not found: glob and grep search with Python, slower", todo)
     for name, purpose in _LATER.items():
         place = shutil.which(name, path=path)
@@ -274,7 +282,20 @@ SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < 
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
-def _database(path: Path) -> Diagnosis:
+def _database(where: Path | str) -> Diagnosis:
+    if isinstance(where, Path):
+        return _file(where)
+    try:
+        database = database_at(where)
+        with closing(database.open()) as connection:
+            ((version,),) = connection.run("schema")
+        text = f"{database.name}, schema {version}, {database.size() / 2**20:.1f} MiB"
+        return Diagnosis("database", "ok", text)
+    except StoreError as error:
+        return Diagnosis("database", "problem", str(error))
+
+
+def _file(path: Path) -> Diagnosis:
     if not path.exists():
         parent = next(one for one in path.parents if one.exists())
         if not parent.is_dir():
@@ -312,10 +333,18 @@ def _trust(context: Context, folder: Path, found: Checked) -> Diagnosis:
             return Diagnosis("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
         mine = "; edits of yours are taken at each start" if is_said(context.paths, folder.resolve()) else ""
         return Diagnosis("trust", "ok", f"{folder} is trusted: what it brings runs{mine}")
-    if not dropped:
+    left = [*dropped, *_rules(context, folder)]
+    if not left:
         return Diagnosis("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"
-    return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
+    return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(left)}", todo)
+
+
+def _rules(context: Context, folder: Path) -> Iterator[str]:
+    """The files with rules of a folder that nobody trusted; the settings say nothing of them."""
+    with suppress(TrustError, DocumentError):
+        for base, files in context.trust.found(folder).items():
+            yield from (f"the rules of {path}" for path in files if kind_of(base, path) == "rules")
 
 
 def _plugins(context: Context, folder: Path, found: Checked) -> Iterator[Diagnosis]:
@@ -340,6 +369,23 @@ def _plugins(context: Context, folder: Path, found: Checked) -> Iterator[Diagnos
         if named:
             text = f"{path} names plugins or marketplaces of Claude Code, which are not taken from there: "
             yield Diagnosis("plugins", "note", text + ", ".join(named), "instar plugin add SOURCE NAME")
+
+
+def _bridge(context: Context, folder: Path) -> Iterator[Diagnosis]:
+    """What instar's plugins do in an opencode of this folder; nothing where they never were in one."""
+    for file in (BridgeFile.of_project(folder), everywhere_place(context)):
+        if (found := installed.state(file)) not in ("absent", "installed"):
+            yield Diagnosis("opencode", "note", f"{file.file}: {WORDS[found]}", "instar opencode install")
+    if (kept := record.read(record.place(context.paths.data, folder))) is None:
+        return
+    one, heard = kept
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(heard))
+    where = f"instar {one.instar} in opencode {one.opencode}"
+    if not one.running:
+        yield Diagnosis("opencode", "ok", f"{where}, which ended; its last word came at {at}")
+        return
+    does = f"answers {', '.join(one.hooks)}; offers {one.tools} tools"
+    yield Diagnosis("opencode", "ok", f"{where}, process {one.pid}: {does}; its last word came at {at}")
 
 
 def _port(context: Context) -> Diagnosis:

@@ -1,6 +1,7 @@
 """``instar mcp``: the MCP servers of a folder's settings, and what of theirs the model may use."""
 
 import sys
+import webbrowser
 
 import click
 
@@ -8,14 +9,16 @@ from instar.approval import permissions
 from instar.cli import complete, person
 from instar.cli.door import Context, Failure, door, folder_option, json_option
 from instar.cli.person import Interrupts
-from instar.cli.text import echo, harmless, installing, print_list, short
-from instar.mcp import LinkError, Servers, Status
+from instar.cli.text import echo, harmless, print_list, short
+from instar.mcp import LOGINS, LinkError, Servers, Status
+from instar.provider.keys import Keys, KeysError
 from instar.runtime import Runtime
+from instar.settings.config import McpServerConfig
 
 
 @click.group()
 def command() -> None:
-    """List MCP servers, or approve what changed in one."""
+    """List MCP servers, log in to one, or approve what changed in it."""
 
 
 _folder = folder_option("With the settings of this folder.")
@@ -44,13 +47,53 @@ async def approve(context: Context, server: str, folder: str | None, yes: bool) 
     What is shown are the changes since the tools were approved last.
     """
     async with context.runtime(folder) as runtime:
-        known = [status.server for status in runtime.mcp.status()] if runtime.mcp else []
-        if runtime.mcp is None or server not in known:
-            raise Failure(f"there is no MCP server {server!r}; there are: {', '.join(known) or 'none'}", 2)
+        servers = _having(runtime, server)
         (found,) = (status for status in await _connected(runtime) if status.server == server)
         if found.state != "connected":
             raise Failure(f"the MCP server {server!r} is not connected: {found.error or found.state}")
-        await _approve(runtime.mcp, server, yes)
+        await _approve(servers, server, yes)
+
+
+@command.command()
+@click.argument("server", shell_complete=complete.servers)
+@_folder
+@door
+async def auth(context: Context, server: str, folder: str | None) -> None:
+    """Log in to SERVER, a remote one, by OAuth.
+
+    The login is made in a browser, which comes back to a port of this machine. On a terminal the browser is opened.
+    """
+    async with context.runtime(folder) as runtime:
+        servers = _having(runtime, server)
+        try:
+            login = await servers.log_in(server)
+            if login is None or login.made is None:
+                echo(f"{server} asks for no login")
+                return
+            url = login.url.result()
+            echo(f"log in here: {url}")
+            if person.is_there():
+                webbrowser.open(url)
+            await login.made
+        except (LinkError, KeysError) as error:
+            raise Failure(str(error)) from error
+        (status,) = (one for one in servers.status() if one.server == server)
+    echo(f"logged in to {server}, which is {status.state}")
+
+
+@command.command()
+@click.argument("server", shell_complete=complete.servers)
+@_folder
+@door
+async def logout(context: Context, server: str, folder: str | None) -> None:
+    """Forget the login to SERVER."""
+    logins = Keys(context.paths.data / LOGINS)
+    try:
+        if not logins.remove(server):
+            raise Failure(f"no login to {server!r} is kept in {logins.file}")
+    except KeysError as error:
+        raise Failure(str(error)) from error
+    echo(f"forgot the login to {server}")
 
 
 @command.command()
@@ -60,27 +103,34 @@ async def approve(context: Context, server: str, folder: str | None, yes: bool) 
 @click.option(
     "--attach", "url", metavar="URL", help="Serve the sessions of the server there (http://… or unix:PATH)."
 )
+@click.option("--tools", is_flag=True, help="Offer the tools of the evolve workspace's scripts too.")
 @_folder
 @door
-async def serve(context: Context, folder: str | None, url: str | None, answers: bool) -> None:
+async def serve(context: Context, folder: str | None, url: str | None, answers: bool, tools: bool) -> None:
     """Offer sessions as tools to another agent: an MCP server on stdin and stdout (docs/mcp.md)."""
     # Start-up time: other commands need neither a server nor the SDK.
     from instar.cli.stdio import Lines, clients
 
     if sys.stdin.isatty():
         raise Failure("another agent starts instar mcp serve and talks with it (docs/mcp.md)")
-    try:
-        from instar.cli.mcp_server import serve as served
-    except ModuleNotFoundError as error:
-        raise Failure(f"instar mcp serve needs the package {error.name}: {installing('mcp')}") from None
+    from instar.cli.mcp_server import serve as served
+
     # Without --answers nobody is there: what is asked is refused, and nothing waits.
     asked = (permissions.relayed, None) if answers else (None, None)
     where = folder if url is not None else str(context.folder(folder))
     lines = Lines()
     with Interrupts():
         async with clients(context, url, asked) as client_of, client_of(where) as client:
-            await served(client, lines, answers=answers)
+            await served(client, lines, McpServerConfig(answers, tools))
     await lines.close()
+
+
+def _having(runtime: Runtime, server: str) -> Servers:
+    """Return the servers. Raises `Failure` if there is none of this name."""
+    known = [status.server for status in runtime.mcp.status()] if runtime.mcp else []
+    if runtime.mcp is None or server not in known:
+        raise Failure(f"there is no MCP server {server!r}; there are: {', '.join(known) or 'none'}", 2)
+    return runtime.mcp
 
 
 async def _approve(servers: Servers, server: str, yes: bool) -> None:
@@ -99,10 +149,7 @@ async def _approve(servers: Servers, server: str, yes: bool) -> None:
 async def _connected(runtime: Runtime) -> list[Status]:
     if runtime.mcp is None:
         return []
-    try:
-        await runtime.mcp.look()
-    except LinkError as error:
-        raise Failure(str(error)) from error
+    await runtime.mcp.look()
     return runtime.mcp.status()
 
 

@@ -5,7 +5,7 @@ import difflib
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -40,6 +40,7 @@ _NOT_TAKEN = {
     "bin": "programs for the PATH",
 }
 """What a plugin may bring that instar does not use: keys of its manifest, and files."""
+_SHOWN = ("name", "format", "source", "ref", "entry", "commit", "digest")
 _yes = click.option("--yes", is_flag=True, help="Accept without being asked: what it brings is printed.")
 
 
@@ -128,7 +129,7 @@ def remove(context: Context, name: str, as_json: bool) -> None:
         echo(f"removed: {name}")
 
 
-def _unknown(name: str, installed: dict[str, InstalledPlugin]) -> Any:
+def _unknown(name: str, installed: dict[str, InstalledPlugin]) -> NoReturn:
     raise Failure(f"there is no plugin {name!r}; there are: {', '.join(sorted(installed)) or 'none'}", 2)
 
 
@@ -192,18 +193,7 @@ def _changes(before: Files, after: Files) -> Iterator[tuple[str, str]]:
         yield name, text or f"{name}: whether it may be run changed\n"
 
 
-class _PluginState(msgspec.Struct):
-    name: str
-    version: str
-    format: str
-    source: str
-    ref: str
-    commit: str
-    digest: str
-    state: str
-
-
-async def _state(context: Context, one: InstalledPlugin) -> _PluginState:
+async def _state(context: Context, one: InstalledPlugin) -> dict[str, Any]:
     """A plugin, and whether its folder is as it was accepted; a repository is asked by `update` alone."""
     state = "pinned"
     if not one.commit:
@@ -212,15 +202,14 @@ async def _state(context: Context, one: InstalledPlugin) -> _PluginState:
             state = "as accepted" if now == one.digest else "changed since"
         except PluginFolderError:
             state = "source is gone"
-    return _PluginState(
-        *(one.name, one.version, one.format, one.source, one.ref, one.commit, one.digest, state)
-    )
+    shown = {key: value for key, value in msgspec.structs.asdict(one).items() if key in _SHOWN}
+    return {**shown, "version": one.version, "state": state}
 
 
-def _line(one: _PluginState) -> str:
-    pin = f"commit {one.commit[:12]}" if one.commit else one.state
-    todo = f"; instar plugin update {one.name}" if one.state == "changed since" else ""
-    return f"{one.name}  {one.version or '-'}  {one_line(one.source)} ({pin}{todo})"
+def _line(one: dict[str, Any]) -> str:
+    pin = f"commit {one['commit'][:12]}" if one["commit"] else one["state"]
+    todo = f"; instar plugin update {one['name']}" if one["state"] == "changed since" else ""
+    return f"{one['name']}  {one['version'] or '-'}  {one_line(one['source'])} ({pin}{todo})"
 
 
 # -- what a plugin brings -----------------------------------------------------------------------------
@@ -245,7 +234,7 @@ def brings(installed: InstalledPlugin, files: Files, environment: Mapping[str, s
         left = {what for name, what in _NOT_TAKEN.items() if name in installed.manifest or _has(files, name)}
         lines += [f"not taken: {what}" for what in sorted(left) if installed.format == "claude"]
         lines += [f"left out: {problem}" for problem in problems]
-        yield from (one_line(f"  {line.replace(f'{folder}/', '')}") for line in lines)
+    yield from (one_line(line.replace(f"{folder}/", "")) for line in lines)
 
 
 def _has(files: Files, name: str) -> bool:

@@ -391,7 +391,7 @@ def _file(name: str, folder: Path) -> Plain:
 
 async def _work(runtime: Runtime, request: RunRequest, session_id: str) -> Callable[[], Awaitable[WithParts]]:
     """What the message asks for: a command, or a prompt with the files and agents that its words mention."""
-    command = _command(runtime, request)
+    command = await _command(runtime, request)
     if command is not None:
         await _complete(runtime, command)
         return lambda: runtime.session.command(session_id, command)
@@ -404,7 +404,7 @@ async def _work(runtime: Runtime, request: RunRequest, session_id: str) -> Calla
     return lambda: runtime.session.prompt(session_id, prompt)
 
 
-def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
+async def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
     """What ``--command NAME`` or a message ``/name arguments`` calls, a command or a skill; None for a message.
 
     Raises `click.UsageError` for a `NAME` that no command has. A message that begins with the slash of something
@@ -418,13 +418,16 @@ def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
         first, *rest = text.split(maxsplit=1) or [""]
         name, arguments = first[1:], rest[0] if rest else ""
         known = {command.name for command in commands.all()} | skills
-        if not first.startswith("/") or name not in known:
+        # A prompt of an MCP server is known once that is connected.
+        if not first.startswith("/") or (name not in known and ":" not in name):
             return None
     name = name.removeprefix("/")
     try:
         if name not in skills:
-            commands.get(name)
+            await commands.find(name)
     except UnknownCommand as error:
+        if request.command is None:
+            return None
         raise click.UsageError(str(error)) from None
     return CommandBody(
         command=name,

@@ -1,7 +1,9 @@
 """``instar serve``: opencode's HTTP interface, until a signal ends it."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,7 +14,7 @@ from starlette.websockets import WebSocket
 
 from instar.cli import collector, streams
 from instar.cli.door import Context, Failure, door, folder_option, in_process, workspace_options
-from instar.cli.text import echo, installing, note
+from instar.cli.text import echo, note
 from instar.process import mark_own
 from instar.server.access import origins
 from instar.server.browser import recorded
@@ -21,6 +23,8 @@ from instar.server.instances import Instances
 from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
 from instar.server.own_server import OwnServer
 from instar.server.password import Password, find_password
+from instar.settings.install import installing
+from instar.settings.paths import DATABASE_VARIABLE
 
 GRACE: Final = 5.0
 PORT: Final = 4096
@@ -44,6 +48,9 @@ PORT: Final = 4096
 )
 @click.option("--socket", metavar="PATH", help="Listen at a Unix socket, mode 0600, instead.")
 @folder_option("The folder for requests that name none.")
+@click.option(
+    "--database", metavar="URL", help="Keep sessions in this PostgreSQL database (INSTAR_DATABASE)."
+)
 @workspace_options
 @click.option(
     "--no-auth",
@@ -68,6 +75,7 @@ async def command(
     port: int,
     socket: str | None,
     folder: str | None,
+    database: str | None,
     workspace: str | None,
     safe: bool,
     no_auth: int,
@@ -79,6 +87,8 @@ async def command(
 
     Log in as opencode (or instar) with the password in INSTAR_SERVER_PASSWORD, else in the password file.
     """
+    if database:
+        context = Context({**context.environment, DATABASE_VARIABLE: database})
     if mdns:
         raise click.UsageError("instar announces itself to nobody: leave --mdns out and tell its address")
     address = Address(hostname, port, context.path(socket) if socket else None)
@@ -126,7 +136,10 @@ async def serve_at(
         context.environment.get("OPENCODE_SERVER_USERNAME") or "opencode",
         "" if password is None else password.origin.replace(f"{context.paths.home}/", "~/"),
         context.paths.page_tickets,
-        {"/acp": _Editors(instances)},
+        {
+            "/acp": _Late("instar.cli.acp.remote", "EditorsDoor", instances),
+            "/instar/mcp": _Late("instar.cli.mcp_server", "McpDoor", instances),
+        },
     )
     mark_own()
     with ExitStack() as stack:
@@ -148,31 +161,29 @@ async def serve_at(
     streams.hurry()
 
 
-class _Editors:
-    """The door for editors (ASGI), whose library is imported with the first request: most servers never see one."""
+class _Late:
+    """Another protocol's door (ASGI), imported with its first request: most servers never see one."""
 
-    def __init__(self, instances: Instances) -> None:
-        self._instances = instances
+    def __init__(self, module: str, name: str, instances: Instances) -> None:
+        self._module, self._name, self._instances = module, name, instances
         self._door: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            if self._door is None:
-                from instar.cli.acp.remote import EditorsDoor
-
-                self._door = EditorsDoor(self._instances)
-        except ModuleNotFoundError as error:
-            if error.name not in ("acp", "pydantic"):
-                raise
-            text = (
-                f"editors need the package agent-client-protocol here: {installing('agent-client-protocol')}"
-            )
-            answer = refusal(501, "NotInstalled", text)
-            if scope["type"] == "websocket":
-                await WebSocket(scope, receive, send).send_denial_response(answer)
-            else:
-                await answer(scope, receive, send)
-            return
+        if self._door is None:
+            try:
+                # The libraries take a second, in which others are served.
+                module = await asyncio.to_thread(import_module, self._module)
+            except ModuleNotFoundError as error:
+                if error.name != "acp":
+                    raise
+                text = f"editors need the package agent-client-protocol here: {installing('acp')}"
+                answer = refusal(501, "NotInstalled", text)
+                if scope["type"] == "websocket":
+                    await WebSocket(scope, receive, send).send_denial_response(answer)
+                else:
+                    await answer(scope, receive, send)
+                return
+            self._door = self._door or getattr(module, self._name)(self._instances)
         await self._door(scope, receive, send)
 
 

@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, TypeVar
 
 import click
@@ -84,15 +83,3 @@ def print_list(items: Sequence[T], line: Callable[[T], str], *, as_json: bool, o
 def note(text: str) -> None:
     """Print ``instar: text`` on stderr, as one harmless line."""
     click.echo(f"instar: {one_line(text)}", err=True)
-
-
-def installing(package: str) -> str:
-    """Return the command that adds a package to this install."""
-    # uv's and pipx' environments have no pip of their own.
-    for marker, words in (
-        ("uv-receipt.toml", "uv tool install instar --with"),
-        ("pipx_metadata.json", "pipx inject instar"),
-    ):
-        if (Path(sys.prefix) / marker).exists():
-            return f"{words} {package}"
-    return f"{sys.executable} -m pip install {package}"

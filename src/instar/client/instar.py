@@ -5,7 +5,7 @@ from typing import Any
 
 from instar.api.config import TrustBody, TrustState
 from instar.api.operation import flagship_operations
-from instar.api.session import WaitingReport
+from instar.api.session import ToolCallBody, WaitingReport
 from instar.api.stats import (
     ContextReport,
     DoctorReport,
@@ -19,6 +19,7 @@ from instar.api.stats import (
 )
 from instar.client.endpoint import C, Calls, carried_out_by, endpoint, stream
 from instar.event import Event
+from instar.message import WithParts
 
 
 class InstarStopCalls(Calls[C]):
@@ -100,6 +101,10 @@ class InstarCalls(Calls[C]):
     @endpoint("GET", "/instar/session/{sessionID}/context")
     def context(self, session_id: str, *, model: str = "") -> ContextReport:
         """Tell what fills the window of a session's model: system prompt, tools and messages, each with its parts."""
+
+    @endpoint("POST", "/instar/session/{sessionID}/tool")
+    def tool(self, session_id: str, body: ToolCallBody) -> WithParts:
+        """Call a tool as the agent would, without a model; answers with the message that holds its outcome."""
 
     @endpoint("GET", "/instar/doctor")
     def doctor(self) -> DoctorReport:

@@ -123,7 +123,7 @@ class FindCalls(Calls[C]):
 
     @endpoint("GET", "/find/symbol")
     def symbols(self, *, query: str) -> list[Symbol]:
-        """Find symbols. Always empty: instar starts no language servers."""
+        """Find symbols. Always empty: no language server is asked for symbols."""
 
 
 class FormatterCalls(Calls[C]):
@@ -131,7 +131,7 @@ class FormatterCalls(Calls[C]):
 
     @endpoint("GET", "/formatter")
     def status(self) -> list[FormatterStatus]:
-        """List the formatters: instar runs none."""
+        """List the formatters, and which of them run."""
 
 
 class InstanceCalls(Calls[C]):
@@ -147,7 +147,7 @@ class LspCalls(Calls[C]):
 
     @endpoint("GET", "/lsp")
     def status(self) -> list[LSPStatus]:
-        """List the language servers: instar starts none."""
+        """List the language servers that were started."""
 
 
 class PathCalls(Calls[C]):

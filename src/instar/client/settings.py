@@ -47,19 +47,19 @@ class McpAuthCalls(Calls[C]):
 
     @endpoint("POST", "/mcp/{name}/auth")
     def start(self, name: str) -> Authorization:
-        """Refuse a login to a server: instar has no OAuth for MCP servers."""
+        """Begin a login to a server: where the person logs in; empty where the server asks for no login."""
 
     @endpoint("POST", "/mcp/{name}/auth/authenticate")
     def authenticate(self, name: str) -> MCPStatus:
-        """Log in to a server; no server is logged in to here."""
+        """Log in to a server: shows clients where (``tui.toast.show``), and answers once it is done."""
 
     @endpoint("POST", "/mcp/{name}/auth/callback")
     def callback(self, name: str, body: CodeBody) -> MCPStatus:
-        """End a login to a server; none is begun here."""
+        """End the login to a server that is under way, with the code that the browser was sent back with."""
 
     @endpoint("DELETE", "/mcp/{name}/auth")
     def remove(self, name: str) -> Removed:
-        """Forget a login to a server; none is kept here."""
+        """Forget the login to a server, and disconnect it."""
 
 
 class ProviderOauthCalls(Calls[C]):

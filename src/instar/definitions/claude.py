@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from instar.message import Rule
+from instar.settings.permission import matches
 from instar.wire import Plain
 
 _TOOLS: Final = {
@@ -31,7 +32,9 @@ _TOOLS: Final = {
     "AskUserQuestion": "question",
 }
 """The permission that each of Claude Code's tools asks for here."""
-_ENTRY: Final = re.compile(r"([A-Za-z_][\w.-]*\*?)(?:\(([^()]*)\))?")
+_GUARDS: Final = ("external_directory", "doom_loop")
+"""Permissions that are asked beside a tool's own."""
+_ENTRY: Final = re.compile(r"([A-Za-z_][\w.-]*\*?)(?:\((.*)\))?", re.DOTALL)
 _MODELS: Final = ("inherit", "sonnet", "opus", "haiku", "default", "best", "opusplan")
 """Names for models of one vendor; an agent that names one has the model of the conversation."""
 
@@ -57,13 +60,29 @@ def denied(tools: Any, without: Any) -> Plain:
 
 
 def _entries(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield each tool that a list, or a text with commas or blanks, names, with what stands in its brackets."""
-    texts = value if isinstance(value, list) else [value]
-    for text in texts:
-        if text == "*":
-            yield "*", ""
-        elif isinstance(text, str):
-            yield from ((found[1], (found[2] or "").strip()) for found in _ENTRY.finditer(text))
+    """Yield each tool that a list, or a text with commas or blanks, names, with what stands in its brackets.
+
+    What is not written as a tool names none: a part of it must not count for another tool.
+    """
+    for text in value if isinstance(value, list) else [value]:
+        for word in _words(text) if isinstance(text, str) else ():
+            if word == "*":
+                yield "*", ""
+            elif found := _ENTRY.fullmatch(word):
+                yield found[1], (found[2] or "").strip()
+
+
+def _words(text: str) -> Iterator[str]:
+    """Split at commas and blanks that stand in no brackets."""
+    word, depth = "", 0
+    for char in f"{text},":
+        if depth == 0 and (char == "," or char.isspace()):
+            if word:
+                yield word
+            word = ""
+        else:
+            word += char
+            depth += (char == "(") - (char == ")")
 
 
 def _permission(name: str) -> str:
@@ -76,7 +95,9 @@ def _permission(name: str) -> str:
 
 def _rule(name: str, pattern: str) -> tuple[str, str] | None:
     permission = _permission(name)
-    if name == "*":
+    # What a name of Claude Code's comes to must be a tool of a server, or the one that is meant: no other permission.
+    own = [one for one in (*_TOOLS.values(), *_GUARDS) if matches(one, permission)]
+    if own != [permission] * len(own) or permission in _GUARDS or (not own and not name.startswith("mcp__")):
         return None
     if pattern in ("", "*", "**"):
         return permission, "*"

@@ -5,7 +5,9 @@ folder and of each folder from the worktree down to the directory. Of two with o
 project's over the home's, the inner folder's over the outer's.
 """
 
+import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +28,6 @@ from instar.message import Rule
 from instar.settings.load import Settings, folder_chain
 from instar.settings.paths import Paths
 from instar.settings.plugin_folders import PluginFolder
-from instar.settings.steered import walk
 from instar.settings.trust import Trust
 from instar.wire.front_matter import FrontMatter
 
@@ -77,11 +78,18 @@ class Skill(msgspec.Struct, frozen=True):
     def whole(self) -> str:
         """What the skill says, where it stands, and which other files it brings."""
         text = f"This skill's folder: {self.path.parent}"
-        others = [path for path in walk(self.path.parent) if path != self.path][:MOST_FILES]
-        if others and self.path.name == NAME:
-            names = ", ".join(str(path.relative_to(self.path.parent)) for path in others)
-            text += f"\nIts other files, to be read when they are needed: {names}"
+        others = ", ".join(islice(_beside(self.path), MOST_FILES)) if self.path.name == NAME else ""
+        if others:
+            text += f"\nIts other files, to be read when they are needed: {others}"
         return f"{text}\n\n{self.text.strip()}"
+
+
+def _beside(path: Path) -> Iterator[str]:
+    """Yield the other files of a skill's folder. Links are not followed: what they lead to may be private."""
+    for at, folders, names in os.walk(path.parent):
+        folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__"))
+        here = Path(at).relative_to(path.parent)
+        yield from (str(here / name) for name in sorted(names) if here / name != Path(path.name))
 
 
 def skill_rules(skills: Mapping[str, Skill]) -> list[Rule]:
@@ -165,7 +173,7 @@ def _skill(path: Path, found: FrontMatter, source: DefinitionFolder) -> Skill:
     if not description:
         text = "expected a description: the model chooses a skill by it"
         raise DefinitionError(path, found.line(("description",)), "description", text)
-    said = found.data
+    said, invocable = found.data, found.data.get("user-invocable") is not False
     # A repository's may not widen what the person granted, also where they trusted it.
     own = source.scope != "project"
     return Skill(
@@ -176,8 +184,8 @@ def _skill(path: Path, found: FrontMatter, source: DefinitionFolder) -> Skill:
             found.body.replace("${CLAUDE_SKILL_DIR}", str(path.parent)),
             source.trusted,
         ),
-        listed=not is_command and said.get("disable-model-invocation") is not True,
-        invocable=said.get("user-invocable") is not False,
+        listed=said.get("disable-model-invocation") is not True and not (is_command and invocable),
+        invocable=invocable,
         hint=_hint(said.get("argument-hint")),
         model=claude.named_model(said.get("model")) if own else None,
         grants=claude.granted(said.get("allowed-tools")) if own else (),

@@ -6,7 +6,7 @@ sequence number in its session. Payloads are those of opencode 1.18's document. 
 with `declare`; `bus.py` publishes, `renamed.py` has what older plugins hear.
 """
 
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -41,14 +41,13 @@ TYPES: Final[dict[str, EventType]] = {}
 """Every declared event type by name."""
 _BY_CLASS: Final[dict[type[Wire], EventType]] = {}
 
-P = TypeVar("P", bound=type[Wire])
 Variant = Literal["info", "success", "warning", "error"]
 
 
 def declare(name: str, *, version: int | None = None, never: str | None = None, own: bool = False) -> Any:
     """Declare the decorated class as the properties of the event type `name`. Raises `ValueError` if it is taken."""
 
-    def register(properties: P) -> P:
+    def register(properties: type[Wire]) -> type[Wire]:
         if name in TYPES:
             raise ValueError(f"event type {name!r} is declared twice")
         TYPES[name] = _BY_CLASS[properties] = EventType(name, properties, version, never, own)
@@ -524,9 +523,12 @@ class InstallationUpdated(Wire):
     version: str
 
 
-@declare("lsp.updated", never="instar starts no language servers")
+@declare("lsp.updated")
 class LspUpdated(Wire):
-    """A language server's state changed."""
+    """A language server's state changed, or it looked at the file `path`."""
+
+    server_id: str | None = None
+    path: str | None = None
 
 
 class Pty(Wire):
@@ -550,10 +552,8 @@ class PtyCreated(Wire):
 
 
 @declare("pty.updated")
-class PtyUpdated(Wire):
+class PtyUpdated(PtyCreated):
     """A terminal's title or size was set."""
-
-    info: Pty
 
 
 @declare("pty.exited")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.event import Event, OfSession, PermissionAsked, PermissionReplied
+from instar.event import Event, LspUpdated, OfSession, PermissionAsked, PermissionReplied
 from instar.wire import Plain, Wire, ids
 
 
@@ -40,7 +40,7 @@ class PermissionRepliedBoth(PermissionReplied):
 
 
 class LspClientDiagnostics(Wire):
-    """A language server has found something in a file."""
+    """A language server has looked at a file."""
 
     server_id: str
     path: str
@@ -74,8 +74,7 @@ RENAMED: Final = (
         "lsp.client.diagnostics",
         LspClientDiagnostics,
         "lsp.updated",
-        "A language server has found something.",
-        never="instar starts no language servers",
+        "Follows each `lsp.updated` that names a file.",
     ),
     Renamed(
         "ide.installed",
@@ -93,6 +92,9 @@ def for_plugins(event: Event, now: int) -> list[Event]:
     given = event.properties
     if isinstance(given, PermissionAsked):
         return [event, Event(ids.new("evt"), "permission.updated", _updated(given, now))]
+    if isinstance(given, LspUpdated) and given.server_id and given.path:
+        found = LspClientDiagnostics(server_id=given.server_id, path=given.path)
+        return [event, Event(ids.new("evt"), "lsp.client.diagnostics", found)]
     if isinstance(given, PermissionReplied):
         both = PermissionRepliedBoth(
             session_id=given.session_id,

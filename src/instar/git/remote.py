@@ -13,7 +13,7 @@ from instar.git import GitError, git, git_bytes
 from instar.process import Processes
 
 SCHEMES: Final = ("https", "ssh", "git", "http", "file")
-_SSH: Final = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^\0]+")
+_SSH: Final = re.compile(r"\w[\w.-]*@\w[\w.-]*:(?!//)[^\0]+")
 """An address as ssh's copying programs write it: ``git@example.org:team/tools.git``."""
 _REF: Final = re.compile(r"[A-Za-z0-9][\w./+@-]*")
 _PATIENCE: Final = 300.0
@@ -62,15 +62,16 @@ async def fetch(processes: Processes, url: str, ref: str, folder: Path) -> str:
 
 async def files(processes: Processes, folder: Path, commit: str, within: str = "") -> dict[str, RemoteFile]:
     """Return the files of a fetched commit below a folder of it, by their paths in there. Raises `GitError`."""
-    tree = f"{commit}:{within}" if within else commit
-    listed = [*_listed(await git_bytes(processes, folder, "ls-tree", "-r", "-z", tree))]
+    below = f"{within}/" if within else ""
+    told = await git_bytes(processes, folder, "ls-tree", "-r", "-z", commit, *filter(None, [below]))
+    listed = [*_listed(told)]
     ids = "".join(f"{blob}\n" for _, _, blob in listed).encode()
     told = await git_bytes(processes, folder, "cat-file", "--batch", stdin=ids, timeout=_PATIENCE)
     found, at = dict[str, RemoteFile](), 0
     for path, mode, _ in listed:
         head = told.index(b"\n", at)
         size = int(told[at:head].split()[2])
-        found[path] = RemoteFile(mode, told[head + 1 : head + 1 + size])
+        found[path.removeprefix(below)] = RemoteFile(mode, told[head + 1 : head + 1 + size])
         at = head + size + 2
     return found
 

@@ -5,7 +5,20 @@ server, `link.py` the connection. The SDK is imported and the servers are
 started at the first step that needs them, or when a client asks for their status, never when instar starts.
 """
 
+from instar.mcp.login import LOGINS, Login, offers_login
 from instar.mcp.server import LaunchContext, LinkError, State, Status, config_fault, prompt_name
 from instar.mcp.servers import ASK, Servers
 
-__all__ = ["ASK", "LaunchContext", "LinkError", "Servers", "State", "Status", "config_fault", "prompt_name"]
+__all__ = [
+    "ASK",
+    "LOGINS",
+    "LaunchContext",
+    "LinkError",
+    "Login",
+    "Servers",
+    "State",
+    "Status",
+    "config_fault",
+    "offers_login",
+    "prompt_name",
+]

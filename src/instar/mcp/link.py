@@ -18,6 +18,7 @@ import anyio
 import httpx2
 from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
 from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+from mcp.client.auth import OAuthFlowError
 from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -35,8 +36,11 @@ from mcp.types import (
 )
 
 from instar import __version__
+from instar.mcp import oauth
+from instar.mcp.login import Login
 from instar.mcp.server import LaunchContext, Link, LinkError, McpTool, Progress, first_of
 from instar.process import Output, ProcessError
+from instar.provider.keys import Keys
 from instar.settings.config import McpConfig
 from instar.wire import Plain
 
@@ -101,11 +105,15 @@ class SdkLink:
 
 @asynccontextmanager
 async def connected(
-    config: McpConfig, context: LaunchContext, on_notification: Callable[[str], None]
+    name: str,
+    config: McpConfig,
+    context: LaunchContext,
+    on_notification: Callable[[str], None],
+    login: Login | None = None,
 ) -> AsyncIterator[Link]:
-    """Open a connection; `on_notification` is called with the method of each notification.
+    """Open a connection to a server; `on_notification` is called with the methods of its notifications.
 
-    Raises `LinkError`, or a group of it.
+    With a `login` a person is logging in. Raises `LinkError`, or a group of it.
     """
     if config.type == "local":
         async with _started(config, context) as child:
@@ -129,7 +137,8 @@ async def connected(
                 raise asyncio.CancelledError(said) from None
         return
     async with AsyncExitStack() as stack:
-        yield await _remote(stack, config, on_notification)
+        login = login or Login(name, config, Keys(context.logins))
+        yield await _remote(stack, _Remote(config, login, on_notification))
 
 
 @asynccontextmanager
@@ -141,54 +150,73 @@ async def _ungrouped() -> AsyncIterator[None]:
         raise first_of(group) from group
 
 
-async def _remote(stack: AsyncExitStack, config: McpConfig, on_notification: Callable[[str], None]) -> Link:
-    """Connect by streamable HTTP, else by server-sent events, as older servers do and opencode tries."""
-    status: list[int] = []
-    try:
-        return await stack.enter_async_context(_streamable(config, on_notification, status))
-    except LinkError as error:
-        if not status or status[-1] not in (400, 404, 405):
-            raise LinkError(_refused(status, error)) from error
-        first = error
-    try:
-        return await stack.enter_async_context(_events(config, on_notification))
-    except Exception as error:
-        raise LinkError(_refused(status, first)) from error
+class _Remote:
+    """A remote server that is being connected; `status` are the refusals of its own address, oldest first."""
 
+    def __init__(self, config: McpConfig, login: Login, on_notification: Callable[[str], None]) -> None:
+        """Raises `KeysError`."""
+        self._config, self._login, self._on_notification = config, login, on_notification
+        self._auth = None if config.oauth is False else oauth.provider(login)
+        self.url = config.url or ""
+        self.status: list[int] = []
 
-@asynccontextmanager
-async def _streamable(
-    config: McpConfig, on_notification: Callable[[str], None], status: list[int]
-) -> AsyncGenerator[Link]:
-    async def bounded(response: httpx2.Response) -> None:
-        if response.status_code >= 400:
-            status.append(response.status_code)
+    @asynccontextmanager
+    async def streamable(self) -> AsyncGenerator[Link]:
+        """Connect by streamable HTTP."""
+        timeout = httpx2.Timeout(30.0, read=300.0)
+        async with (
+            _ungrouped(),
+            httpx2.AsyncClient(
+                headers=self._config.headers,
+                timeout=timeout,
+                auth=self._auth,
+                event_hooks={"response": [self._heard]},
+            ) as client,
+            streamable_http_client(self.url, http_client=client, max_sse_event_size=LONGEST) as (read, write),
+            _session(read, write, self._on_notification) as link,
+        ):
+            yield link
+
+    @asynccontextmanager
+    async def events(self) -> AsyncGenerator[Link]:
+        """Connect by server-sent events."""
+        async with (
+            _ungrouped(),
+            sse_client(self.url, headers=dict(self._config.headers), auth=self._auth) as (read, write),
+            _session(read, write, self._on_notification) as link,
+        ):
+            yield link
+
+    def refused(self, error: LinkError | OAuthFlowError) -> LinkError:
+        """Return what to say of a failure."""
+        last = self.status[-1] if self.status else None
+        if self._login.attended:
+            return LinkError(str(error))
+        if last == 401 and self._config.oauth is not False:
+            return LinkError(f"somebody has to log in: instar mcp auth {self._login.name}", login=True)
+        if last in (401, 403):
+            return LinkError(f"it asks for authorization (HTTP {last}): give it in the headers of its block")
+        return LinkError(f"{error} (HTTP {last})" if last else str(error))
+
+    async def _heard(self, response: httpx2.Response) -> None:
+        if response.status_code >= 400 and str(response.request.url) == self.url:
+            self.status.append(response.status_code)
         if "json" in response.headers.get("content-type", ""):
             response.stream = _Bounded(response.stream)
 
-    timeout = httpx2.Timeout(30.0, read=300.0)
-    async with (
-        _ungrouped(),
-        httpx2.AsyncClient(
-            headers=config.headers, timeout=timeout, event_hooks={"response": [bounded]}
-        ) as client,
-        streamable_http_client(config.url or "", http_client=client, max_sse_event_size=LONGEST) as (
-            read,
-            write,
-        ),
-        _session(read, write, on_notification) as link,
-    ):
-        yield link
 
-
-@asynccontextmanager
-async def _events(config: McpConfig, on_notification: Callable[[str], None]) -> AsyncGenerator[Link]:
-    async with (
-        _ungrouped(),
-        sse_client(config.url or "", headers=dict(config.headers)) as (read, write),
-        _session(read, write, on_notification) as link,
-    ):
-        yield link
+async def _remote(stack: AsyncExitStack, server: _Remote) -> Link:
+    """Connect by streamable HTTP, else by server-sent events, as older servers do and opencode tries."""
+    try:
+        return await stack.enter_async_context(server.streamable())
+    except (LinkError, OAuthFlowError) as error:
+        if not server.status or server.status[-1] not in (400, 404, 405):
+            raise server.refused(error) from error
+        first = error
+    try:
+        return await stack.enter_async_context(server.events())
+    except Exception as error:
+        raise server.refused(first) from error
 
 
 class _Bounded(httpx2.AsyncByteStream):
@@ -231,12 +259,6 @@ async def _session(
         except (RuntimeError, ValueError) as error:
             raise LinkError(f"its answer to initialize is wrong: {str(error).splitlines()[0]}") from error
         yield SdkLink(session, dispatcher, lost or asyncio.get_running_loop().create_future())
-
-
-def _refused(status: list[int], error: LinkError) -> str:
-    if status and status[-1] in (401, 403):
-        return f"it asks for authorization (HTTP {status[-1]}): give it in the headers of its block"
-    return f"{error} (HTTP {status[-1]})" if status else str(error)
 
 
 class _ServerProcess:

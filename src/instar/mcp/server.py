@@ -24,7 +24,7 @@ from instar.wire import Plain
 
 log = logging.getLogger("instar.mcp")
 
-State = Literal["disabled", "waiting", "connecting", "connected", "failed"]
+State = Literal["disabled", "waiting", "connecting", "connected", "needs_auth", "failed"]
 
 LONGEST_NAME: Final = 64
 """Characters of a tool's name that every provider accepts."""
@@ -45,21 +45,27 @@ _MOST_PAGES: Final = 100
 class LinkError(Exception):
     """A request failed or a connection ended; the text says why.
 
-    `lost` means that the connection cannot be used any more, `final` that trying again is no use.
+    `lost` means that the connection cannot be used any more, `final` that trying again is no use, `login` that a
+    person has to log in.
     """
 
-    def __init__(self, message: str, *, lost: bool = False, final: bool = False) -> None:
+    def __init__(self, message: str, *, lost: bool = False, final: bool = False, login: bool = False) -> None:
         super().__init__(message)
         self.lost = lost
         self.final = final
+        self.login = login
 
 
 class LaunchContext(msgspec.Struct, frozen=True):
-    """Where local servers run: in `directory`, with `environment`, as children of `processes`."""
+    """Where local servers run: in `directory`, with `environment`, as children of `processes`.
+
+    `logins` is the file that keeps the logins to remote ones.
+    """
 
     processes: Processes
     directory: Path
     environment: Mapping[str, str]
+    logins: Path
 
 
 class Progress(Protocol):
@@ -87,8 +93,8 @@ class Link(Protocol):
         ...
 
 
-Connect = Callable[[McpConfig, LaunchContext, Callable[[str], None]], AbstractAsyncContextManager[Link]]
-"""Opens a connection; the function is called with the methods of the server's notifications."""
+Connect = Callable[..., AbstractAsyncContextManager[Link]]
+"""Opens a connection (`instar.mcp.link.connected`)."""
 
 
 class McpTool(msgspec.Struct, frozen=True):
@@ -189,7 +195,7 @@ class MCPServer:
         self._due = 0.0
 
     async def ready(self) -> None:
-        """Connect the server if that is possible; waits no longer than its timeout. Raises `LinkError` without the SDK.
+        """Connect the server if that is possible; waits no longer than its timeout.
 
         A server that was never connected and let one step wait does not let another wait.
         """
@@ -286,9 +292,10 @@ class MCPServer:
         """One connection, from start to end."""
         limit = self._timeout or _START_TIMEOUT
         started = time.monotonic()
+        state: State = "failed"
         try:
             async with asyncio.timeout(limit) as deadline:
-                async with connect(self.config, self._context, self._hear) as link:
+                async with connect(self.name, self.config, self._context, self._hear) as link:
                     await self._list(link)
                     deadline.reschedule(None)
                     self._up(link)
@@ -302,13 +309,15 @@ class MCPServer:
             )
         except (Exception, BaseExceptionGroup) as error:
             found = first_of(error)
-            self._final = isinstance(found, LinkError) and found.final
+            if isinstance(found, LinkError):
+                self._final = found.final
+                state = "needs_auth" if found.login else state
             reason = str(found) or type(found).__name__
         finally:
             # Also when it was cancelled: nobody may wait for it any longer.
             self._link = None
             self._settled.set()
-        self._down(reason, time.monotonic() - started)
+        self._down(reason, time.monotonic() - started, state)
 
     async def _serve(self, link: Link) -> None:
         """Keep the connection until it is lost or closed, and read the tools again when they changed."""
@@ -356,7 +365,7 @@ class MCPServer:
         self._settled.set()
         log.info("connected server=%s tools=%d", self.name, len(self.definitions))
 
-    def _down(self, reason: str, lasted: float) -> None:
+    def _down(self, reason: str, lasted: float, state: State) -> None:
         """Note how a connection ended; each loss in a row doubles the wait before the next one."""
         if self._closed:
             self.state = "disabled"
@@ -364,11 +373,11 @@ class MCPServer:
         self._losses = 0 if self._was_up and lasted > _STEADY else self._losses + 1
         wait = _FIRST_WAIT * 2 ** (self._losses - 1) if self._losses else 0.0
         self._due = time.monotonic() + min(wait, _LONGEST_WAIT)
-        self._fail(reason)
+        self._fail(reason, state)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, state: State = "failed") -> None:
         known = self.error == reason
-        self.state, self.error = "failed", reason
+        self.state, self.error = state, reason
         log.warning("not connected server=%s reason=%s", self.name, reason)
         if not known:
             self._say(f"the MCP server {self.name!r} is not connected: {reason}")

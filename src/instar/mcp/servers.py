@@ -14,6 +14,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
+from instar.mcp.login import PATIENCE, Login, offers_login
 from instar.mcp.server import (
     LONGEST_NAME,
     Connect,
@@ -23,11 +26,13 @@ from instar.mcp.server import (
     McpTool,
     Status,
     difference,
+    first_of,
     prompt_name,
     tool_name,
 )
 from instar.message import FilePart, Part, Rule, TextPart
 from instar.plugin import KV, Ask, Hooks, Tool, ToolContext, ToolFailure, ToolResult, points
+from instar.provider.keys import Keys
 from instar.settings.config import McpConfig
 from instar.wire import Plain, ids
 
@@ -237,7 +242,8 @@ class Servers:
     """The servers of one instance, by name.
 
     `pins` holds what was approved in this project, `approve` asks about what changed, `say` is called with one line
-    for the person, `taken` are the names that tools may not have. `tools` is changed in place.
+    for the person, `taken` are the names that tools may not have. `tools` is changed in place. `logins` are those that
+    people are about to make.
     """
 
     def __init__(
@@ -250,6 +256,7 @@ class Servers:
         taken: Collection[str] = (),
     ) -> None:
         self.tools: dict[str, Tool] = {}
+        self.logins: dict[str, Login] = {}
         self._context = context
         self._say = say
         self._servers = {
@@ -282,7 +289,7 @@ class Servers:
         }
 
     async def ready(self) -> None:
-        """Import the SDK and connect every server that can be, in parallel. Raises `LinkError` without the SDK."""
+        """Import the SDK and connect every server that can be, in parallel."""
         wanted = [server for server in self._servers.values() if server.enabled]
         if wanted:
             await self._sdk()
@@ -290,11 +297,7 @@ class Servers:
 
     async def prepare(self, session_id: str, agent: str) -> None:
         """Bring `tools` up to date for a step of a session, asking about what changed."""
-        try:
-            await self.ready()
-        except LinkError as error:
-            self._say_once(str(error))
-            return
+        await self.ready()
         if not self._stale:
             return
         async with self._arranging:
@@ -308,7 +311,7 @@ class Servers:
                     raise
 
     async def look(self) -> None:
-        """Connect every server and see what it offers, without asking or approving. Raises as `ready`."""
+        """Connect every server and see what it offers, without asking or approving."""
         await self.ready()
         await self._arrange(None)
         await self.prompts()
@@ -333,7 +336,7 @@ class Servers:
         return self._servers[name].config if name in self._servers else None
 
     async def put(self, name: str, config: McpConfig) -> None:
-        """Add or replace a server until the instance ends, and connect it. Raises as `ready`."""
+        """Add or replace a server until the instance ends, and connect it."""
         await self.renew(name, config)
         await self.ready()
 
@@ -346,8 +349,34 @@ class Servers:
         if old is not None:
             await old.close(_GRACE)
 
+    async def log_in(self, name: str) -> Login | None:
+        """Begin a person's login to a remote server, in place of one under way; None if it lets us in without.
+
+        What raises `LinkError`, here or in `Login.made`, is the connection or the authorization server.
+        """
+        server = self._servers[name]
+        if not offers_login(server.config):
+            raise LinkError(f"the MCP server {name!r} has no OAuth: it is local, or its oauth is false")
+        await self._end_login(name)
+        login = Login(name, server.config, Keys(self._context.logins), attended=True)
+        login.made = asyncio.create_task(self._log_in(login, server.config), name=f"login {name}")
+        self.logins[name] = login
+        either: list[asyncio.Future[Any]] = [login.made, login.url]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not login.made.done():
+            return login
+        login.made.result()
+        return None
+
+    async def log_out(self, name: str) -> bool:
+        """Forget the login to a server, and disconnect it; False if there was none. Raises `KeysError`."""
+        await self._end_login(name)
+        was_kept = Keys(self._context.logins).remove(name)
+        await self.renew(name, self._servers[name].config)
+        return was_kept
+
     async def resources(self) -> dict[str, list[Plain]]:
-        """Return the resources of connected servers, by server, as they describe them. Raises as `ready`."""
+        """Return the resources of connected servers, by server, as they describe them."""
         await self.ready()
         return {
             name: [one for one in listed if isinstance(one.get("uri"), str)]
@@ -408,7 +437,31 @@ class Servers:
 
     async def close(self) -> None:
         """End every connection, with what was started for it."""
-        await asyncio.gather(*(server.close(_GRACE) for server in self._servers.values()))
+        await asyncio.gather(
+            *(server.close(_GRACE) for server in self._servers.values()),
+            *(self._end_login(name) for name in self.logins),
+        )
+
+    async def _log_in(self, login: Login, config: McpConfig) -> None:
+        try:
+            connect = await self._sdk()
+            async with asyncio.timeout(PATIENCE):
+                async with connect(login.name, config, self._context, lambda _: None, login):
+                    pass
+        except TimeoutError:
+            raise LinkError(f"nobody logged in to {login.name!r} within {PATIENCE:g} s") from None
+        except (Exception, BaseExceptionGroup) as error:
+            raise LinkError(f"no login to the MCP server {login.name!r}: {first_of(error)}") from error
+        finally:
+            login.close()
+            del self.logins[login.name]
+        await self.put(login.name, msgspec.structs.replace(config, enabled=True))
+
+    async def _end_login(self, name: str) -> None:
+        login = self.logins.get(name)
+        if login is not None and login.made is not None:
+            login.made.cancel()
+            await asyncio.wait([login.made])
 
     async def _step(self, given: points.StepInput, output: points.StepOutput) -> None:
         await self.prepare(given.session_id, given.agent)
@@ -419,13 +472,7 @@ class Servers:
     async def _sdk(self) -> Connect:
         """Import the SDK in a thread: it takes a second, in which other sessions go on."""
         if self._connect is None:
-            try:
-                module = await asyncio.to_thread(importlib.import_module, "instar.mcp.link")
-            except ModuleNotFoundError as error:
-                raise LinkError(
-                    f"MCP servers need the package {error.name}: pip install 'instar[mcp]'"
-                ) from error
-            self._connect = module.connected
+            self._connect = (await asyncio.to_thread(importlib.import_module, "instar.mcp.link")).connected
         assert self._connect is not None
         return self._connect
 

@@ -262,6 +262,7 @@ class PluginInput(msgspec.Struct, frozen=True):
     - `declare_hook` adds a hook point and `trigger` runs one; `trigger` raises `Refused` at a gate.
     - `trusted(folder)` is True if code of the folder may run. `served(path)` gives what to read in the place of a
       file of the project's that steers: the version that a person accepted, which is not there where none was.
+      `plugin_folders` are those of Claude Code's plugins and Agent Plugins that the person installed.
     - `halted()` is the time, in ms, of the `instar stop` that is in force here, 0 for none: begin no turn while it is
       not 0. `automatic` is False in a command that does one thing: begin no turn by yourself there.
     - `server_url()` returns the address of a server for the instance and may start one; None where there is none.

@@ -231,6 +231,22 @@ class ToolFailureOutput(Wire):
     error: str
 
 
+class FilesWrittenInput(Wire):
+    """Files that a tool wrote and still holds, by their absolute paths."""
+
+    tool: str
+    session_id: str
+    call_id: str
+    files: list[str]
+
+
+class FilesWrittenOutput(Wire):
+    """`notes` are added to the tool's output, which the model reads, `metadata` to what people see."""
+
+    notes: list[str] = msgspec.field(default_factory=list)
+    metadata: Plain = msgspec.field(default_factory=dict)
+
+
 class ShellEnvInput(Wire):
     """A child that is about to start for the model."""
 
@@ -493,6 +509,12 @@ PERMISSION_ASK = _point(
     gate=True,
 )
 SHELL_ENV = _point("shell.env", ShellEnvInput, ShellEnvOutput, "Before a shell child starts for the model.")
+FILES_WRITTEN = _point(
+    "files.written",
+    FilesWrittenInput,
+    FilesWrittenOutput,
+    "After a tool wrote files, before its change is told: what a plugin does to them belongs to the call.",
+)
 TOOL_AFTER = _point("tool.execute.after", ToolAfterInput, ToolAfterOutput, "After a call that succeeded.")
 TOOL_FAILURE = _point("tool.execute.failure", ToolAfterInput, ToolFailureOutput, "After a call that failed.")
 SESSION_START = _point(

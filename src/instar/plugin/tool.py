@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from instar.message import FilePart, WithParts
+from instar.plugin.points import HookPoint, I, O
 from instar.wire import Plain
 
 if TYPE_CHECKING:
@@ -61,8 +62,10 @@ class PermissionDenied(ToolFailure):
 
 
 class ToolContext(Protocol):
-    """What a running tool may use: opencode's keys, plus `client` and `process`."""
+    """What a running tool may use: opencode's keys, plus `name`, `client`, `process` and `trigger`."""
 
+    name: str
+    """The tool, as it is registered."""
     session_id: str
     message_id: str
     call_id: str
@@ -75,6 +78,9 @@ class ToolContext(Protocol):
     worktree: Path
     client: "Client"
     process: "Children"
+
+    def trigger(self, point: HookPoint[I, O], given: I, output: O, /) -> Awaitable[O]:
+        """Run a hook point, and return its output as plugins left it."""
 
     def metadata(self, *, title: str | None = None, metadata: Plain | None = None) -> None:
         """Show the call's progress: merged into the running part and published."""

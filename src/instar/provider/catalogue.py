@@ -14,7 +14,6 @@ import msgspec
 FILE: Final = Path(__file__).with_name("catalogue.json")
 SCRIPTED: Final = "scripted"
 """The provider, and the protocol, of the scripted models."""
-INSTALL: Final = "pip install 'instar[providers]'"
 LIBRARY_CLASSES: Final = {
     "google": ("google", "GoogleModel", "google", "GoogleProvider"),
     "google-vertex": ("google", "GoogleModel", "google_cloud", "GoogleCloudProvider"),

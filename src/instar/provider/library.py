@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from instar.message import Assistant, FilePart, Part, ReasoningPart, TextPart, Tokens, ToolPart, WithParts
-from instar.provider.catalogue import INSTALL, LIBRARY_CLASSES
+from instar.provider.catalogue import LIBRARY_CLASSES
 from instar.provider.connection import Timeouts
 from instar.provider.convert import (
     RETURNED,
@@ -48,6 +48,7 @@ from instar.provider.protocol import (
     ToolCallDelta,
     ToolCallStart,
 )
+from instar.settings.install import installing
 from instar.wire import Plain
 from instar.wire.secret import Secret
 
@@ -198,7 +199,7 @@ def _failure(endpoint: ProviderEndpoint, error: Exception) -> ProviderError:
         return endpoint.refused(status, headers, data.encode())
     name = type(error).__name__
     if isinstance(error, ImportError):
-        return endpoint.error(f"{endpoint.url} cannot be called: {error}; {INSTALL}")
+        return endpoint.error(f"{endpoint.url} cannot be called: {error}; {installing('providers')}")
     if name == "ContentFilterError":
         return endpoint.error(f"{endpoint.url} refused the content: {error}", kind="filter")
     if name in ("UserError", "NoCredentialsError", "DefaultCredentialsError", "ProfileNotFound"):

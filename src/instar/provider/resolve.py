@@ -28,7 +28,6 @@ from instar.plugin.door import PATIENCE, Plugins, in_time
 from instar.plugin.interface import Fetch
 from instar.plugin.outcome import json_copy
 from instar.provider.catalogue import (
-    INSTALL,
     LIBRARY_CLASSES,
     PACKAGES,
     SCRIPTED,
@@ -41,6 +40,7 @@ from instar.provider.keys import Keys, PlacedKey
 from instar.provider.protocol import Model, ModelAdapter, ModelCost, ModelLimit, describe
 from instar.provider.scripted import script_path, shipped_names
 from instar.settings.config import Config, ModelConfig, ProviderConfig
+from instar.settings.install import installing
 from instar.wire import Plain
 from instar.wire.secret import Secret, masked
 
@@ -163,12 +163,13 @@ class _Provider(NamedTuple):
             raise UnspokenProtocol(
                 f"provider.{self.id}.npm is {package!r}, whose protocol this version does not speak; it speaks "
                 "Chat Completions (@ai-sdk/openai-compatible) and Anthropic Messages (@ai-sdk/anthropic), and with "
-                f"{INSTALL} also {', '.join(LIBRARY_CLASSES)}: leave `npm` out if the server offers Chat Completions"
+                f"{installing('providers')} also {', '.join(LIBRARY_CLASSES)}: "
+                "leave `npm` out if the server offers Chat Completions"
             )
         if protocol in LIBRARY_CLASSES and importlib.util.find_spec("pydantic_ai") is None:
             instead = " (or leave `npm` out to call its Chat Completions)" if package and self.vendor else ""
             raise UnspokenProtocol(
-                f"{self.id} is called through a library that is not installed: {INSTALL}{instead}"
+                f"{self.id} is called through a library that is not installed: {installing('providers')}{instead}"
             )
         return protocol
 

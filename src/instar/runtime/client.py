@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from instar import wire
-from instar.api.session import ShellBody
+from instar.api.session import ShellBody, ToolCallBody
 from instar.definitions.agent import UnknownAgent
 from instar.event import CommandExecuted, Event, SessionStatus, Todo, TodoUpdated, make
 from instar.message import (
@@ -61,7 +61,7 @@ from instar.session.state import Overrides, SessionState, part_of
 from instar.store import PutTodos, PutValue, StoreError
 from instar.store.lease import SessionBusy
 from instar.tool import background
-from instar.turn import command, compaction, loop, prompt, shell
+from instar.turn import command, compaction, loop, prompt, shell, tool_call
 from instar.turn.model_call import call_for, single
 from instar.turn.turns import Turns, check_there
 from instar.wire.secret import masked
@@ -244,8 +244,8 @@ class InProcessSessions:
         self._instance.bus.publish(make(done))
         return answer
 
-    async def shell(self, session_id: str, body: ShellBody) -> WithParts:
-        """Run a person's own shell command and return the message that holds what it printed.
+    async def shell(self, session_id: str, body: ShellBody | ToolCallBody) -> WithParts:
+        """Run a person's own shell command, or a program's call, and return the message that holds what it printed.
 
         Raises `NotFound`, `Busy` while a turn runs, and `Invalid`.
         """
@@ -255,7 +255,11 @@ class InProcessSessions:
             self._check_rests(live, "runs no command")
             if not self._origin.is_person:
                 await self._admit(live, None)
-            run = shell.PersonCommand(self._instance, live, body, self._origin)
+            run: shell.PersonCommand | tool_call.ProgramCall
+            if isinstance(body, ToolCallBody):
+                run = tool_call.ProgramCall(self._instance, live, body, self._origin)
+            else:
+                run = shell.PersonCommand(self._instance, live, body, self._origin)
             await self._finish_revert(live)
             await self._turns.occupy(live, run.carry_out)
         return (await asyncio.shield(run.answered)).copy()

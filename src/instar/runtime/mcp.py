@@ -10,12 +10,12 @@ from typing import Final
 from instar.approval.permissions import Person, always_once
 from instar.definitions.command import Command
 from instar.event import AskedBy, PluginError, make
-from instar.mcp import LaunchContext, LinkError, Servers
+from instar.mcp import LOGINS, LaunchContext, LinkError, Servers
 from instar.plugin import Ask, Invalid, PermissionDenied
 from instar.session.instance import Instance
 from instar.settings.config import McpConfig
 from instar.settings.steered import accepted_environment
-from instar.store.sqlite import Values
+from instar.store.store import Values
 
 NAME: Final = "mcp"
 """Under which name the servers stand among the plugins."""
@@ -33,7 +33,7 @@ def registered(instance: Instance, person: Person | None) -> Servers:
     environment = accepted_environment(environment, root, lambda path: path)
     servers = Servers(
         instance.config.mcp,
-        LaunchContext(instance.children, instance.directory, environment),
+        LaunchContext(instance.children, instance.directory, environment, instance.paths.data / LOGINS),
         Values(instance.store, f"mcp:{instance.project.id}"),
         partial(_approve, instance, person),
         partial(_say, instance),

@@ -26,6 +26,7 @@ from instar.sandbox.bubblewrap import find_program
 from instar.sandbox.level import Level, Name
 from instar.sandbox.place import copy_of
 from instar.sandbox.shield import Shield
+from instar.settings.install import installing
 from instar.wire.document import atomic_write
 
 _PATIENCE: Final = 10.0
@@ -155,7 +156,7 @@ def _advice(program: str | None, why: str, at_most: Name) -> tuple[str, str]:
     if at_most != "bubblewrap":
         return f"no more than {at_most} was asked for", "ask for bubblewrap"
     if program is None:
-        return "bubblewrap is not installed", "apt install bubblewrap, or pip install 'instar[sandbox]'"
+        return "bubblewrap is not installed", f"apt install bubblewrap, or {installing('sandbox')}"
     if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
         todo = "start the container with --security-opt seccomp=unconfined, or with --privileged"
     elif _text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").strip() == "1":

@@ -258,7 +258,7 @@ def _is_embedded(scope: Scope, headers: Headers) -> bool:
 
 
 METHODS: Final = "GET, HEAD, PUT, PATCH, POST, DELETE"
-EXPOSED: Final = "Link, X-Next-Cursor, X-Request-ID, Instar-Resumed"
+EXPOSED: Final = "Link, X-Next-Cursor, X-Request-ID, Instar-Resumed, Acp-Connection-Id"
 _AGE: Final = "600"
 """Seconds for which a browser may remember the answer to a preflight."""
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")

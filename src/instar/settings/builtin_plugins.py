@@ -62,7 +62,7 @@ class Flagship(NamedTuple):
     keys: tuple[str, ...] = ()
     """Keys of the settings that switch it on: at their top, or in an agent's block."""
     switch: str = ""
-    """A dotted place in the settings that switches it on where it is true."""
+    """A dotted place in the settings that switches it on where it is true, or a map."""
     files: tuple[str, ...] = ()
     """Files of the project's folders, or the person's home, that switch it on by being there."""
     steers: str = ""
@@ -103,6 +103,25 @@ FLAGSHIPS: Final[dict[str, Flagship]] = {
         tool="evolve_hook_edit",
         routes="instar.plugins.evolve.routes:EvolveRoutes",
         idle='set INSTAR_WORKSPACE, or list "evolve" under "plugin" in the settings',
+    ),
+    # Before `hooks`: what its rules see of a change is what the model sees.
+    "formatter": Flagship(
+        module="instar.plugins.files.formatter",
+        command="",
+        help="Format the files that tools write.",
+        keys=("formatter",),
+        switch="formatter",
+        last=True,
+        idle='set "formatter": true in the settings',
+    ),
+    "lsp": Flagship(
+        module="instar.plugins.files.lsp",
+        command="",
+        help="Tell the model what language servers find in the files that tools write.",
+        keys=("lsp",),
+        switch="lsp",
+        last=True,
+        idle='set "lsp": true in the settings',
     ),
     "hooks": Flagship(
         module="instar.plugins.hooks.server",
@@ -187,7 +206,8 @@ def is_named(name: str, config: Mapping[str, Any], files: Iterable[Path]) -> boo
     blocks = [config, *(agents.values() if isinstance(agents, Mapping) else ())]
     if any(isinstance(block, Mapping) and block.get(key) for block in blocks for key in shipped.keys):
         return True
-    if shipped.switch and _at(config, shipped.switch) is True:
+    switch = _at(config, shipped.switch)
+    if switch is True or isinstance(switch, Mapping):
         return True
     return any(file.exists() for file in files)
 

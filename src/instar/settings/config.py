@@ -110,6 +110,8 @@ def _bare(kind: Any) -> Any:
 
 
 def _children(value: Any, kind: Any) -> Iterable[tuple[str | int, Any]]:
+    if get_origin(kind) in (Union, UnionType):
+        return [one for arm in get_args(kind) for one in _children(value, _bare(arm))]
     if isinstance(value, list) and get_origin(kind) is list:
         return [(index, get_args(kind)[0]) for index in range(len(value))]
     if not isinstance(value, dict):
@@ -199,8 +201,27 @@ class StorageConfig(msgspec.Struct, frozen=True):
         return "FULL" if self.durability == "power" else "NORMAL"
 
 
+class McpServerConfig(msgspec.Struct, frozen=True):
+    """The ``mcp_server`` block: what other agents may at the server's ``/instar/mcp`` (docs/mcp.md)."""
+
+    answers: Annotated[
+        bool,
+        Meta(
+            description="Whether they may answer what a call asks permission for, once each.",
+            extra={"tighter": [True, False]},
+        ),
+    ] = False
+    tools: Annotated[
+        bool,
+        Meta(
+            description="Whether they are offered the tools of the evolve workspace's scripts too.",
+            extra={"tighter": [True, False]},
+        ),
+    ] = False
+
+
 _OF_THE_CORE: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType(
-    {"shield": ShieldConfig, "storage": StorageConfig}
+    {"shield": ShieldConfig, "storage": StorageConfig, "mcp_server": McpServerConfig}
 )
 
 SECTIONS: Final = (*_OF_THE_CORE, *sections())
@@ -354,10 +375,20 @@ class AgentConfig(msgspec.Struct, frozen=True):
     ] = {}
 
 
+class McpOAuthConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """The ``oauth`` block of a remote server: a client that was registered by hand, and what it asks for."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    scope: str | None = None
+    callback_port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    redirect_uri: str | None = None
+
+
 class McpConfig(msgspec.Struct, frozen=True):
     """A server of the ``mcp`` block: a `command` to run (local) or a `url` (remote).
 
-    `timeout` is in milliseconds. An entry of another layer may say only `enabled`.
+    `timeout` is in milliseconds; `oauth` false: nobody is to log in. An entry of another layer may say only `enabled`.
     """
 
     type: Literal["local", "remote"] | None = None
@@ -366,6 +397,7 @@ class McpConfig(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     url: str | None = None
     headers: dict[str, str] = {}
+    oauth: McpOAuthConfig | bool | None = None
     enabled: bool = True
     timeout: Annotated[int, Meta(ge=1)] | None = None
 
@@ -409,6 +441,25 @@ class CompactionConfig(msgspec.Struct, frozen=True):
     preserve_recent_tokens: Annotated[int, Meta(ge=0)] | None = None
 
 
+class FormatterConfig(msgspec.Struct, frozen=True):
+    """An entry of ``formatter``: one of opencode's that is `disabled` or changed, or one by its `command`."""
+
+    disabled: bool = False
+    command: list[str] | None = None
+    environment: dict[str, str] | None = None
+    extensions: list[str] | None = None
+
+
+class LspConfig(msgspec.Struct, frozen=True):
+    """An entry of ``lsp``: one of opencode's servers that is `disabled` or changed, or one by its `command`."""
+
+    disabled: bool = False
+    command: list[str] | None = None
+    extensions: list[str] | None = None
+    env: dict[str, str] | None = None
+    initialization: Plain | None = None
+
+
 _KNOWN_BLOCKS: Final[Mapping[Path, tuple[str, ...]]] = MappingProxyType(
     {
         ("compaction",): CompactionConfig.__struct_fields__,
@@ -441,6 +492,8 @@ class Config(msgspec.Struct, frozen=True):
     permission: Any = None
     permission_options: dict[str, list[str]] = {}
     mcp: dict[str, McpConfig] = {}
+    formatter: bool | dict[str, FormatterConfig] | None = None
+    lsp: bool | dict[str, LspConfig] | None = None
     plugin: list[str | tuple[str, dict[str, Any]]] = []
     plugin_timeouts: dict[str, Annotated[float, Meta(gt=0)]] = {}
     instructions: list[str] = []
@@ -450,6 +503,7 @@ class Config(msgspec.Struct, frozen=True):
     limits: dict[str, Any] = {}
     shield: ShieldConfig = ShieldConfig()
     storage: StorageConfig = StorageConfig()
+    mcp_server: McpServerConfig = McpServerConfig()
     context_window_tokens: Annotated[int, Meta(ge=4096)] = 65536
     max_iterations: Annotated[int, Meta(ge=1)] = 40
     provider_retry_mode: Literal["standard", "persistent"] = "standard"

@@ -1,7 +1,8 @@
 """Which keys there are: those that instar reads, those that only opencode reads, and near misses.
 
-opencode's keys that instar does not use are taken without a word: its files are read as they stand. A key that neither
-knows and that looks like one of them is most likely a typing error.
+opencode's keys that instar does not use are taken without a word when something runs: its files are read as they
+stand. `WITHOUT_EFFECT` has each of them, for `instar config check`. A key that neither knows and that looks like one of
+them is most likely a typing error.
 """
 
 import difflib
@@ -17,7 +18,10 @@ from instar.settings.config import (
     AgentConfig,
     CommandConfig,
     Config,
+    FormatterConfig,
+    LspConfig,
     McpConfig,
+    McpOAuthConfig,
     ModelConfig,
     Path,
     ProviderConfig,
@@ -38,6 +42,49 @@ OPENCODE_KEYS: Final = frozenset(
 )
 """The top-level keys that opencode reads."""
 
+WITHOUT_EFFECT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "attachment": "images are sent as they are",
+        "autoshare": "instar shares no session",
+        "autoupdate": "the package manager that installed instar updates it",
+        "enterprise": "instar shares no session",
+        "experimental.batch_tool": "a model calls several tools in one answer",
+        "experimental.disable_paste_summary": "it is for opencode's own interface",
+        "experimental.mcp_timeout": "say `timeout` for each server in `mcp`",
+        "experimental.openTelemetry": "GET /metrics tells what a server does",
+        "experimental.policies": "say it in `permission`",
+        "experimental.primary_tools": "say it in the `permission` of agents",
+        "keybinds": "it is for opencode's own interface",
+        "layout": "it is for opencode's own interface",
+        "logLevel": "say it with --log-level",
+        "mode": "say it in `agent`",
+        "provider.*.id": "a provider is known by its key in `provider`",
+        "provider.*.models.*.cost.context_over_200k": "a model has one price",
+        "provider.*.models.*.experimental": "a model that is named is called",
+        "provider.*.models.*.family": "nothing depends on it",
+        "provider.*.models.*.release_date": "nothing depends on it",
+        "provider.*.models.*.status": "a model that is named is called",
+        "provider.*.options.enterpriseUrl": "say `baseURL`",
+        "reference": "name other folders in the prompt; `permission.external_directory` says which are read",
+        "references": "name other folders in the prompt; `permission.external_directory` says which are read",
+        "server": "say it with the options of instar serve",
+        "share": "instar shares no session",
+        "shell": "commands run in bash, or in sh where there is none",
+        "skills": "skills are found in their folders",
+        "subagent_depth": "a sub-agent may start others as its `permission.task` says",
+        "theme": "it is for opencode's own interface; in a chat say /theme",
+        "tool_output": "an output is cut at 2000 lines or 50 KB",
+        "tui": "it is for opencode's own interface",
+        "username": "no door of instar shows it",
+    }
+)
+"""Settings that are read, so that a file with them is no mistake, and change nothing; with the reason, or what to do.
+
+All that stands below one of them changes nothing either.
+"""
+_SAME_ANYWAY: Final = MappingProxyType({"share": "disabled", "autoshare": False, "autoupdate": False})
+"""Values with which such a setting says what instar does anyway."""
+
 _READ: Final = sorted(
     {field.name for field in msgspec.structs.fields(Config)} - {"data", "foreign", "asked"} | set(OWN_KEYS)
 )
@@ -46,6 +93,9 @@ _BLOCKS: Final[Mapping[Path, tuple[str, ...]]] = MappingProxyType(
         ("agent", "*"): (*AgentConfig.__struct_fields__, "name", "maxSteps", "hooks"),
         ("command", "*"): CommandConfig.__struct_fields__,
         ("mcp", "*"): McpConfig.__struct_fields__,
+        ("formatter", "*"): FormatterConfig.__struct_fields__,
+        ("lsp", "*"): LspConfig.__struct_fields__,
+        ("mcp", "*", "oauth"): McpOAuthConfig.__struct_encode_fields__,
         ("provider", "*"): ProviderConfig.__struct_fields__,
         ("provider", "*", "options"): ("apiKey", "baseURL", "headers", "timeout"),
         ("provider", "*", "models", "*"): ModelConfig.__struct_fields__,
@@ -91,6 +141,15 @@ def misspelt(data: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         and (near := _case(key, names) or _near(key, list(names), _NEARLY if path[0] == "agent" else _NEAR))
     )
     yield from islice(found, _MOST)
+
+
+def without_effect(data: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yield the places in `data` of settings that change nothing, each with the reason."""
+    for place, why in WITHOUT_EFFECT.items():
+        *pattern, key = place.split(".")
+        for at, block in _blocks(data, tuple(pattern)):
+            if key in block and block[key] != _SAME_ANYWAY.get(place, ...):
+                yield (*at, key), why
 
 
 def shortened(path: Path) -> str:

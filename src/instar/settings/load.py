@@ -27,7 +27,7 @@ from instar.settings.guarding import guarded, lowered
 from instar.settings.known import Unknown, misspelt, shortened, unknown
 from instar.settings.layer import Layer, Scope, substitute
 from instar.settings.paths import Paths
-from instar.settings.plugin_folders import PluginFolder, PluginFolderError, PluginFolders
+from instar.settings.plugin_folders import PluginFolder, PluginFolders
 from instar.settings.plugin_folders import layers as plugin_layers
 from instar.settings.rules import spread_flat
 from instar.settings.steered import (
@@ -194,7 +194,7 @@ def read_settings(
     if flags:
         Config.from_data(flags, "the command line")
         layers.append(Layer("the command line", "flag", flags))
-    brought = _brought(paths, notices)
+    brought = PluginFolders(paths).all(notices) if paths.plugins.exists() else []
     layers += [layer for one in brought for layer in plugin_layers(one, environment, notices)]
     layers, dropped = restricted(layers)
     config, origins = viewed(layers)
@@ -227,15 +227,6 @@ def read_settings(
         *(config, layers, origins, dropped, plugins, files, existing, strange, [*views.values()], notices),
         plugin_folders=brought,
     )
-
-
-def _brought(paths: Paths, notices: list[str]) -> list[PluginFolder]:
-    """The installed plugin folders; where they cannot be read, there is a notice."""
-    try:
-        return PluginFolders(paths).all() if paths.plugins.exists() else []
-    except PluginFolderError as error:
-        notices.append(str(error))
-        return []
 
 
 def _listed(target: str, options: Plain, code: Path | None) -> PluginEntry:

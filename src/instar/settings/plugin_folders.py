@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,6 +29,7 @@ from instar.wire.document import DocumentError, atomic_write, decoded, locked, p
 Files = Mapping[str, SteeringFile]
 """The files of a plugin by their paths in its folder."""
 Kind = Literal["commands", "agents", "skills", "hooks", "mcpServers"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 CLAUDE_MANIFEST: Final = ".claude-plugin/plugin.json"
 AGENT_MANIFEST: Final = "plugin.json"
@@ -65,8 +66,8 @@ class InstalledPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin as it is noted.
 
     `source` is the folder or URL that it came from; `ref` the branch, tag or commit that was asked for; `entry` its
-    name in the marketplace there. `commit` is what was fetched, `digest` names its content. `manifest` is what its
-    manifest and its entry say together.
+    name in the marketplace there. `commit` is what was fetched, `digest` names its content, `accepted` the
+    accepted content that holds it. `manifest` is what its manifest and its entry say together.
     """
 
     name: str
@@ -76,6 +77,7 @@ class InstalledPlugin(msgspec.Struct, frozen=True, kw_only=True):
     entry: str = ""
     commit: str = ""
     digest: str = ""
+    accepted: str = ""
     manifest: Plain = {}
 
     @property
@@ -128,6 +130,12 @@ def places(installed: InstalledPlugin, kind: Kind) -> tuple[str, ...]:
     return tuple(dict.fromkeys([_USUAL[kind], *(_inner(installed.name, path) for path in paths)]))
 
 
+def check_places(installed: InstalledPlugin) -> None:
+    """Raise `PluginFolderError` for a manifest that names a place outside of its folder."""
+    for kind in KINDS:
+        places(installed, kind)
+
+
 def _inner(name: str, path: str) -> str:
     """A path of a manifest, from the plugin's folder."""
     parts = PurePosixPath(path).parts
@@ -151,10 +159,23 @@ class PluginFolders:
         self._paths = paths
         self._steering = Steering(paths)
 
-    def all(self) -> list[PluginFolder]:
-        """Return them by name; one whose files are not there is left out. Raises `PluginFolderError`."""
-        found = ((one, self._root(one.name)) for _, one in sorted(self.installed().items()))
-        return [PluginFolder(one, root, self._data(one.name)) for one, root in found if root is not None]
+    def all(self, problems: list[str]) -> list[PluginFolder]:
+        """Return those that can be used, by name; what cannot is one of `problems`."""
+        try:
+            noted = self.installed()
+        except PluginFolderError as error:
+            problems.append(str(error))
+            return []
+        found = []
+        for name, one in sorted(noted.items()):
+            view = self._steering.laid_out(self._base(name), one.accepted)
+            if view is None:
+                problems.append(
+                    f"the accepted files of the plugin {name} are gone, so it is not used (instar plugin remove {name})"
+                )
+            else:
+                found.append(PluginFolder(one, view.served(self._base(name)), self._data(name)))
+        return found
 
     def installed(self) -> dict[str, InstalledPlugin]:
         """Return what is noted of each, by name. Raises `PluginFolderError`."""
@@ -171,11 +192,12 @@ class PluginFolders:
         base = self._base(installed.name)
         self._data(installed.name).mkdir(parents=True, exist_ok=True)
         try:
-            self._steering.accept(base, {base / path: file for path, file in files.items()})
+            made = self._steering.accept(base, {base / path: file for path, file in files.items()})
         except Damaged as error:
             raise PluginFolderError(f"the plugin {installed.name} cannot be kept: {error}") from None
         with self._changing() as noted:
-            noted[installed.name] = installed
+            # From here on it is the one that counts, with its manifest.
+            noted[installed.name] = msgspec.structs.replace(installed, accepted=made)
 
     def remove(self, name: str) -> None:
         """Forget a plugin, its files and what it kept."""
@@ -186,17 +208,10 @@ class PluginFolders:
 
     def kept(self, name: str) -> Files:
         """Return the files of a plugin as they were accepted."""
-        base = self._base(name)
-        found = self._steering.laid_out(base)
-        return (
-            {path.relative_to(base).as_posix(): file for path, file in self._steering.kept(found).items()}
-            if found is not None
-            else {}
-        )
-
-    def _root(self, name: str) -> Path | None:
-        found = self._steering.laid_out(self._base(name))
-        return None if found is None else found.served(self._base(name))
+        base, noted = self._base(name), self.installed().get(name)
+        view = None if noted is None else self._steering.laid_out(base, noted.accepted)
+        kept = {} if view is None else self._steering.kept(view)
+        return {path.relative_to(base).as_posix(): file for path, file in kept.items()}
 
     def _base(self, name: str) -> Path:
         """The place by which its accepted content is known; nothing stands there."""

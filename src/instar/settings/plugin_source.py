@@ -7,12 +7,14 @@ one that leads out of the plugin refuses it.
 import asyncio
 import hashlib
 import os
+import re
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -27,6 +29,7 @@ from instar.settings.plugin_folders import (
     Files,
     InstalledPlugin,
     PluginFolderError,
+    check_places,
     is_name,
 )
 from instar.settings.steered import SteeringFile
@@ -49,56 +52,12 @@ class PluginCandidate(NamedTuple):
     files: Files
 
 
-class _Source(Protocol):
-    """A folder or a commit. `commit` is empty for a folder."""
+class _Source(NamedTuple):
+    """A folder, or a commit ("" for a folder), and what gives the files below a folder of it by their paths there."""
 
+    place: str
     commit: str
-
-    async def files(self, within: str) -> Mapping[str, RemoteFile]:
-        """Return the files below a folder of it, by their paths there."""
-
-
-class _Folder:
-    commit = ""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    async def files(self, within: str) -> Mapping[str, RemoteFile]:
-        return await asyncio.to_thread(self._files, self._folder / within)
-
-    def _files(self, top: Path) -> Mapping[str, RemoteFile]:
-        found, size = dict[str, RemoteFile](), 0
-        for at, folders, names in os.walk(top):
-            folders[:] = [name for name in folders if name not in _UNREAD]
-            for path in (Path(at, name) for name in (*names, *folders)):
-                state = path.lstat()
-                if stat.S_ISLNK(state.st_mode):
-                    entry = RemoteFile(LINK, os.fsencode(path.readlink()))
-                elif stat.S_ISREG(state.st_mode) and size + state.st_size <= LARGEST:
-                    entry = RemoteFile(0o100755 if state.st_mode & 0o100 else 0o100644, read_bytes(path))
-                elif stat.S_ISREG(state.st_mode):
-                    raise PluginFolderError(_too_large(str(self._folder)))
-                else:
-                    continue
-                size += len(entry.data)
-                found[path.relative_to(top).as_posix()] = entry
-            if len(found) > MOST:
-                raise PluginFolderError(_too_large(str(self._folder)))
-        return found
-
-
-def _too_large(source: str) -> str:
-    return f"{source} has more than {MOST} files or {LARGEST >> 20} MiB"
-
-
-class _Commit:
-    def __init__(self, processes: Processes, folder: Path, commit: str) -> None:
-        self.commit = commit
-        self._processes, self._folder = processes, folder
-
-    async def files(self, within: str) -> Mapping[str, RemoteFile]:
-        return await files(self._processes, self._folder, self.commit, within)
+    files: Callable[[str], Awaitable[Mapping[str, RemoteFile]]]
 
 
 async def candidate(source: str, directory: Path, ref: str = "", name: str = "") -> PluginCandidate:
@@ -108,24 +67,23 @@ async def candidate(source: str, directory: Path, ref: str = "", name: str = "")
     """
     processes = Processes()
     try:
-        async with _opened(processes, source, directory, ref) as (opened, place):
+        async with _opened(processes, source, directory, ref) as opened:
             market = _json(await opened.files(".claude-plugin"), "marketplace.json", MARKETPLACE)
-            entry = _entry(market, name, place)
+            noted = InstalledPlugin(name="", source=opened.place, format="claude", ref=ref)
+            entry = _entry(market, name, opened.place)
             if entry is None:
-                return await _read(
-                    opened, "", {}, InstalledPlugin(name="", source=place, format="claude", ref=ref)
-                )
-            noted = InstalledPlugin(
-                name="", source=place, format="claude", ref=ref, entry=str(entry.get("name"))
-            )
+                return await _read(opened, "", {}, noted)
+            noted = msgspec.structs.replace(noted, entry=str(entry.get("name")))
             where = _where(entry, as_map(market.get("metadata")))
             if isinstance(where, str):
                 return await _read(opened, where, entry, noted)
             url, folder, wanted = where
-            async with _opened(processes, url, directory, wanted) as (other, _):
+            async with _opened(processes, url, directory, wanted) as other:
                 return await _read(other, folder, entry, noted)
-    except (GitError, ProcessError, OSError) as error:
-        raise PluginFolderError(f"{source} cannot be read: {error}") from None
+    except (GitError, ProcessError, DocumentError, OSError) as error:
+        # Without the command of ours that failed.
+        said = re.sub(r"^git .* failed in \S+: ", "", str(error))
+        raise PluginFolderError(f"{source} cannot be read: {said}") from None
     finally:
         await processes.close()
 
@@ -138,10 +96,7 @@ def _real(directory: Path, source: str) -> Path:
 
 
 @asynccontextmanager
-async def _opened(
-    processes: Processes, source: str, directory: Path, ref: str
-) -> AsyncIterator[tuple[_Source, str]]:
-    """Open a source; the text is where it is, also from another folder."""
+async def _opened(processes: Processes, source: str, directory: Path, ref: str) -> AsyncIterator[_Source]:
     if scheme(source) is None:
         folder = _real(directory, source)
         if not folder.is_dir():
@@ -152,10 +107,35 @@ async def _opened(
             raise PluginFolderError(
                 f"{source} is a folder, which has no --ref; name its repository as file://{folder}"
             )
-        yield _Folder(folder), str(folder)
+        yield _Source(str(folder), "", lambda within: asyncio.to_thread(_files, folder / within))
         return
     with tempfile.TemporaryDirectory(prefix="instar-plugin-") as made:
-        yield _Commit(processes, Path(made), await fetch(processes, source, ref, Path(made))), source
+        commit = await fetch(processes, source, ref, Path(made))
+        yield _Source(source, commit, partial(files, processes, Path(made), commit))
+
+
+def _files(top: Path) -> Mapping[str, RemoteFile]:
+    """The files of a folder; links stay links."""
+    found, size = dict[str, RemoteFile](), 0
+    for at, folders, names in os.walk(top):
+        folders[:] = [name for name in folders if name not in _UNREAD]
+        for path in (Path(at, name) for name in (*names, *folders)):
+            state = path.lstat()
+            if stat.S_ISLNK(state.st_mode):
+                entry = RemoteFile(LINK, os.fsencode(path.readlink()))
+            elif stat.S_ISREG(state.st_mode):
+                entry = RemoteFile(0o100755 if state.st_mode & 0o100 else 0o100644, read_bytes(path))
+            else:
+                continue
+            found[path.relative_to(top).as_posix()] = entry
+            size += len(entry.data)
+            _check_size(len(found), size, top)
+    return found
+
+
+def _check_size(count: int, size: int, source: object) -> None:
+    if count > MOST or size > LARGEST:
+        raise PluginFolderError(f"{source} has more than {MOST} files or {LARGEST >> 20} MiB")
 
 
 # -- marketplaces -------------------------------------------------------------------------------------
@@ -163,7 +143,8 @@ async def _opened(
 
 def _entry(market: Plain, name: str, source: str) -> Plain | None:
     """The entry of a plugin in a marketplace; None: the source itself is the plugin. Raises `PluginFolderError`."""
-    entries = {str(one.get("name")): one for one in map(as_map, market.get("plugins") or ())}
+    listed = market.get("plugins")
+    entries = {str(one.get("name")): one for one in map(as_map, listed if isinstance(listed, list) else ())}
     if not entries:
         if name:
             raise PluginFolderError(f"{source} is no marketplace ({MARKETPLACE}), so it has no plugin {name}")
@@ -205,8 +186,7 @@ def _where(entry: Plain, metadata: Plain) -> str | tuple[str, str, str]:
 
 async def _read(source: _Source, within: str, entry: Plain, noted: InstalledPlugin) -> PluginCandidate:
     listed = await source.files(within)
-    if len(listed) > MOST or sum(len(file.data) for file in listed.values()) > LARGEST:
-        raise PluginFolderError(_too_large(noted.source))
+    _check_size(len(listed), sum(len(file.data) for file in listed.values()), noted.source)
     found = _resolved(listed)
     if not found:
         raise PluginFolderError(f"{noted.source} has no files at {within or 'its top'}")
@@ -227,17 +207,16 @@ async def _read(source: _Source, within: str, entry: Plain, noted: InstalledPlug
             f"{noted.source}: {path}: name: expected small letters, digits, single hyphens and dots, found {name!r:.80}"
         )
     said = {key: value for key, value in entry.items() if key not in ("source", "strict")}
-    return PluginCandidate(
-        msgspec.structs.replace(
-            noted,
-            name=name,
-            format="agent" if portable else "claude",
-            commit=source.commit,
-            digest=_digest(found),
-            manifest=manifest if portable else {**said, **manifest},
-        ),
-        found,
+    installed = msgspec.structs.replace(
+        noted,
+        name=name,
+        format="agent" if portable else "claude",
+        commit=source.commit,
+        digest=_digest(found),
+        manifest=manifest if portable else {**said, **manifest},
     )
+    check_places(installed)
+    return PluginCandidate(installed, found)
 
 
 def _json(found: Mapping[str, Any], path: str, shown: str) -> Plain:

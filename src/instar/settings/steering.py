@@ -133,10 +133,9 @@ class Steering:
         view = SteeringView(folder, base, self._tree(base, tip), self._paths.config_homes)
         return msgspec.structs.replace(view, changes=self._changes(view, tip))
 
-    def laid_out(self, base: Path) -> SteeringView | None:
-        """Return where what was accepted for `base` is read, whatever stands there now; None where it is not kept."""
-        tip = self._tip(base)
-        view = SteeringView(base, base, self._tree(base, tip), self._paths.config_homes)
+    def laid_out(self, base: Path, commit: str) -> SteeringView | None:
+        """Return where a commit that was accepted for `base` is read, whatever stands there; None: it is not kept."""
+        view = SteeringView(base, base, self._tree(base, commit), self._paths.config_homes)
         return view if view.tree is not None and view.tree.is_dir() else None
 
     def forget(self, base: Path) -> None:
@@ -144,13 +143,14 @@ class Steering:
         self._content.drop(_key(base))
         shutil.rmtree(self._paths.accepted / _key(base), ignore_errors=True)
 
-    def accept(self, folder: Path, found: Found) -> None:
-        """Accept what was found in a folder."""
+    def accept(self, folder: Path, found: Found) -> str:
+        """Accept what was found in a folder, and return the commit's id."""
         for file in found.values():
             self._content.put(file.data, durable=False)
         files = {str(path.relative_to("/")): file.entry for path, file in found.items()}
         made = self._content.commit(_key(folder), files, f"{folder}\n", parent=self._tip(folder))
         self._lay_out(folder, made)
+        return made
 
     def kept(self, view: SteeringView) -> Found:
         """Return what was accepted for a folder, by the paths in it."""

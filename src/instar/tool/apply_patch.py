@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import description, files, parameters
 from instar.wire import Plain
@@ -220,11 +220,10 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         # In a thread, shielded: an abort must not leave some of the files changed.
         effects = await asyncio.to_thread(_effects, changes, ctx)
         await asyncio.shield(asyncio.to_thread(_write, effects))
-        for effect in effects:
-            files.note_seen(effect.path, ctx, files.stamp(effect.path))
-    for effect in effects:
-        await ctx.client.publish(event.make(event.FileEdited(file=str(effect.path))))
-    return _result(effects, ctx)
+        settled = await files.settle({effect.path: effect.after for effect in effects}, ctx)
+    effects = [replace(effect, after=settled.now.get(effect.path)) for effect in effects]
+    result = _result(effects, ctx)
+    return replace(result, output=result.output + settled.note, metadata=result.metadata | settled.metadata)
 
 
 TOOL: Final = Tool(description("apply_patch"), PARAMETERS, execute, permissions, permission="edit")

@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import description, files, parameters
 from instar.wire import Plain
@@ -176,11 +175,12 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         after = await asyncio.to_thread(changed, before, old, new, everywhere=bool(args.get("replaceAll")))
         if files.stamp(path) != stamp:
             raise ToolFailure(f"{path} was changed by another program just now; read it again.")
-        await asyncio.to_thread(files.replace, path, after.encode(errors="surrogateescape"))
-        files.note_seen(path, ctx, files.stamp(path))
-    await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
-    name = files.shown(path, ctx)
-    return ToolResult("Edit applied successfully.", name, files.counted(path, name, before, after))
+        data = after.encode(errors="surrogateescape")
+        await asyncio.to_thread(files.replace, path, data)
+        settled = await files.settle({path: data}, ctx)
+    name, after = files.shown(path, ctx), settled.now[path].decode(errors="surrogateescape")
+    text = f"Edit applied successfully.{settled.note}"
+    return ToolResult(text, name, files.counted(path, name, before, after) | settled.metadata)
 
 
 def changed(text: str, old: str, new: str, *, everywhere: bool = False) -> str:

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from difflib import get_close_matches, unified_diff
 from pathlib import Path
@@ -20,6 +20,10 @@ from stat import S_ISREG
 from typing import BinaryIO, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import msgspec
+
+from instar import event
+from instar.plugin import points
 from instar.plugin.tool import Ask, ToolContext, ToolFailure
 from instar.process import Processes
 from instar.wire import Plain
@@ -192,8 +196,53 @@ _STAMPS: Final[WeakKeyDictionary[Processes, OrderedDict[tuple[str, str], Stamp]]
 """By the runtime's children: what lives exactly as long as the runtime."""
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """What stands in files once plugins have had them, and what is added to the tool's output and metadata."""
+
+    now: dict[Path, bytes]
+    note: str
+    metadata: Plain
+
+
+async def settle(written: Mapping[Path, bytes | None], ctx: ToolContext) -> Settled:
+    """Give the files that a tool wrote (None: removed) to plugins, which may format them; then tell everybody.
+
+    Call it while they are locked: what plugins change of them belongs to the call, and the model reads it.
+    """
+    now = {path: data for path, data in written.items() if data is not None}
+    stamps = {path: stamp(path) for path in written}
+    for path, found in stamps.items():
+        note_seen(path, ctx, found)
+    given = points.FilesWrittenInput(
+        tool=ctx.name, session_id=ctx.session_id, call_id=ctx.call_id, files=[str(path) for path in now]
+    )
+    try:
+        output = await ctx.trigger(points.FILES_WRITTEN, given, points.FilesWrittenOutput())
+    finally:
+        # Also of a call that is aborted: they are changed.
+        for path in stamps:
+            await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
+    notes = []
+    for path, first in stamps.items():
+        if (found := stamp(path)) != first and path in now:
+            note_seen(path, ctx, found)
+            before, now[path] = now[path], await asyncio.to_thread(whole, path)
+            notes += _changed(shown(path, ctx), before, now[path])
+    return Settled(now, "".join(f"\n\n{note}" for note in [*notes, *output.notes]), output.metadata)
+
+
+def _changed(name: str, before: bytes, now: bytes) -> list[str]:
+    """What the model reads of a change that plugins made: it has not read that text."""
+    diff = unified(name, before.decode(errors="replace"), now.decode(errors="replace"))
+    if len(diff) > LARGEST_NOTE:
+        return [f"{name} was formatted after that, in many places. Read it before you edit it again."]
+    return [f"{name} was formatted after that:\n{diff.rstrip()}"] if diff else []
+
+
 CONTEXT: Final = 3
 """Unchanged lines shown around a change."""
+LARGEST_NOTE: Final = 8_000
+"""Characters of a diff that the model is shown of what plugins changed."""
 MAX_COMPARED: Final = 2000
 """Changed lines that are compared with each other; beyond, one side replaces the other as a whole."""
 

@@ -15,6 +15,7 @@ from typing import Final
 from instar.message import FilePart
 from instar.plugin.tool import ToolContext, ToolFailure, ToolResult
 from instar.process import ProcessError
+from instar.settings.install import installing
 from instar.tool import files
 from instar.wire import ids
 
@@ -112,7 +113,7 @@ async def pdf_text(path: Path, ctx: ToolContext) -> str:
     if importlib.util.find_spec("pypdf") is None:
         raise ToolFailure(
             f"{path} is a PDF, and no library to read it is installed. The person can install it with"
-            " pip install 'instar[pdf]'; or use a program that is there, through bash (pdftotext FILE -)."
+            f" {installing('pdf')}; or use a program that is there, through bash (pdftotext FILE -)."
         )
     argv = [sys.executable, "-I", "-c", _PDF_READER, str(path)]
     try:

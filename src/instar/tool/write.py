@@ -3,7 +3,6 @@
 import asyncio
 from typing import Final
 
-from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
 from instar.tool import description, files, parameters
 from instar.wire import Plain
@@ -22,18 +21,17 @@ def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Write. Raises `ToolFailure` when the file cannot be written; an existing file is then unchanged."""
-    path, content = files.locate(args["filePath"], ctx), args["content"]
+    path = files.locate(args["filePath"], ctx)
     name, data = files.shown(path, ctx), files.encoded(args["content"])
     async with files.locked(path, ctx):
         files.check_unchanged(path, ctx, must=True)
         before = await asyncio.to_thread(files.preview, path)
         exists = await asyncio.to_thread(files.replace, path, data)
-        files.note_seen(path, ctx, files.stamp(path))
-    await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
+        settled = await files.settle({path: data}, ctx)
+    diff = files.unified(name, before, settled.now[path].decode(errors="replace"))
     # Without `diagnostics` opencode's terminal shows a line in place of what was written.
-    change = {"diff": files.unified(name, before, content), "diagnostics": {}}
-    metadata = {"filepath": str(path), "exists": exists, **change}
-    return ToolResult("Wrote file successfully.", name, metadata)
+    metadata = {"filepath": str(path), "exists": exists, "diff": diff, "diagnostics": {}}
+    return ToolResult(f"Wrote file successfully.{settled.note}", name, metadata | settled.metadata)
 
 
 TOOL: Final = Tool(description("write"), PARAMETERS, execute, permissions, permission="edit")

@@ -88,10 +88,10 @@ class ToolRun:
         self.agent = turn.agent.name
         self.abort = turn.live.abort
         self.messages = list(turn.live.history)
-        self.directory: Path = instance.directory
-        self.worktree: Path = instance.project.worktree
+        self.directory, self.worktree = instance.directory, instance.project.worktree
         self.client = instance.client
         self.process = instance.children
+        self.trigger = instance.plugins.trigger
         self._saving: asyncio.Task[None] | None = None
 
     def metadata(self, *, title: str | None = None, metadata: wire.Plain | None = None) -> None:
@@ -491,8 +491,8 @@ def _asks(running: ToolRun) -> Sequence[Ask]:
         found = [Ask(permission=running.tool.permission or running.name, aliases=running.tool.aliases)]
     if running.reason is None:
         return found
-    more = {"reason": running.reason}
-    return [msgspec.structs.replace(ask, metadata=ask.metadata | more, anew=True) for ask in found]
+    reason = {"reason": running.reason}
+    return [msgspec.structs.replace(ask, metadata=ask.metadata | reason, anew=True) for ask in found]
 
 
 async def execute(running: ToolRun, ahead: asyncio.Task[ToolResult] | None = None) -> ToolResult:

@@ -4,14 +4,17 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.opencode.bridge.conftest import HALF, PATIENCE, Player, PlayError
 from tests.waiting import wait_until
+
+from instar import __version__
 
 Start = Callable[..., Player]
 
@@ -205,6 +208,120 @@ def test_a_tool_asks_shows_and_answers_by_opencodes_means(player: Start) -> None
         one.do("tool", name="greet", args={"n": 1})
     shown = one.hook("tool.definition", {"toolID": "greet"}, {"description": "Greets.", "jsonSchema": {}})
     assert shown["description"] == "Greets."
+
+
+@pytest.mark.slow
+def test_a_tool_that_changed_is_described_anew_where_no_other_plugin_has_described_it(player: Start) -> None:
+    one = player(
+        plugin(
+            """
+tools = {}
+async def learn(args, context):
+    tools["learn"] = Tool("Knows.", {"type": "object", "properties": {"more": {"type": "string"}}}, learn)
+    return ToolResult(output="learnt")
+tools["learn"] = Tool("Learns.", {"type": "object", "properties": {}}, learn, permissions=lambda args, context: [])
+""",
+            '{"tool": tools}',
+        )
+    )
+    one.do("open", routes={f"GET /session/{SESSION}/message": history(2)})
+    kept = {"description": "Learns."}
+    assert one.hook("tool.definition", {"toolID": "learn"}, kept)["description"] == "Learns."
+    assert one.do("tool", name="learn", args={})["output"] == "learnt"
+    assert one.hook("tool.definition", {"toolID": "learn"}, kept) == {
+        "description": "Knows.",
+        "jsonSchema": {"type": "object", "properties": {"more": {"type": "string"}}},
+    }
+    other = {**kept, "description": "Learns, says another plugin."}
+    assert one.hook("tool.definition", {"toolID": "learn"}, other)["description"] == other["description"]
+
+
+@pytest.mark.slow
+def test_an_answer_that_events_told_whole_is_not_asked_for(player: Start, tmp_path: Path) -> None:
+    one = player(
+        plugin(
+            RECORD
+            + """
+async def completed(given, output):
+    note("completed", given.message.id, [part.text for part in given.parts])
+async def ended(given, output):
+    note("ended", given.message.id, [part.text for part in given.parts])
+""",
+            '{"message.completed": completed, "turn.end": ended}',
+        )
+    )
+    one.do("open", routes={f"GET /session/{SESSION}/message": [*history(2), *history(1)]})
+    begun = {"created": int(time.time() * 1000) + 1}
+
+    def tell(kind: str, **properties: Any) -> None:
+        one.do("event", event=event(kind, **properties))
+
+    def answered(number: int) -> None:
+        message = f"msg_{number}"
+        tell("message.updated", info=assistant(number, time=begun))
+        for said in ("half", "the whole"):
+            tell("message.part.updated", part=text(number * 10 + 1, message, said), time=1)
+        tell("message.part.updated", part=text(number * 10, message, "first"), time=1)
+        tell("message.part.updated", part=text(number * 10 + 2, message, "gone"), time=1)
+        tell("message.part.removed", messageID=message, partID=f"prt_{number * 10 + 2}")
+        tell("message.updated", info=assistant(number, time={**begun, "completed": begun["created"] + 1}))
+
+    answered(2)
+    # opencode tells of the prompt again: what its turn changed.
+    tell("message.updated", info=USER)
+    tell("session.idle")
+    wait_until(lambda: len(notes(tmp_path / "project")) == 2)
+    assert notes(tmp_path / "project") == [
+        ["completed", "msg_2", ["first", "the whole"]],
+        ["ended", "msg_2", ["first", "the whole"]],
+    ]
+    assert one.requests("GET") == [("/global/health", "")]
+    # A prompt came before the end of the turn was looked at: it is not the end.
+    answered(3)
+    tell("message.updated", info={**USER, "id": "msg_4"})
+    tell("session.idle")
+    answered(5)
+    wait_until(lambda: len(notes(tmp_path / "project")) == 4)
+    assert [one[:2] for one in notes(tmp_path / "project")[2:]] == [
+        ["completed", "msg_3"],
+        ["completed", "msg_5"],
+    ]
+
+
+def doctor(project: Path, environment: Mapping[str, str]) -> list[str]:
+    """What `instar doctor` says of opencode in the project."""
+    done = subprocess.run(
+        [sys.executable, "-m", "instar", "doctor", "--json"],
+        cwd=project,
+        env=dict(environment),
+        capture_output=True,
+        check=False,
+    )
+    return [line["text"] for line in json.loads(done.stdout)["lines"] if line["name"] == "opencode"]
+
+
+@pytest.mark.slow
+def test_the_doctor_says_what_the_bridge_does(
+    player: Start, tmp_path: Path, clean_environment: Mapping[str, str]
+) -> None:
+    one = player(
+        plugin(
+            "async def env(given, output):\n    pass",
+            '{"shell.env": env, "tool": {"t": Tool("T.", {"type": "object"}, env)}}',
+        )
+    )
+    project = tmp_path / "project"
+    assert doctor(project, clean_environment) == []
+    one.do("open", routes={"GET /global/health": {"version": "1.18.33"}})
+    (said,) = doctor(project, clean_environment)
+    assert said.startswith(f"instar {__version__} in opencode 1.18.33, process ")
+    assert "answers shell.env, event, dispose; offers 1 tools; its last word came at 2" in said
+    (record,) = (Path(clean_environment["XDG_DATA_HOME"]) / "instar" / "bridges").iterdir()
+    os.utime(record, (0, 0))
+    one.hook("shell.env", {"cwd": "/"}, {"env": {}})
+    wait_until(lambda: record.stat().st_mtime > 0)
+    one.close()
+    wait_until(lambda: ", which ended; its last word came at 2" in doctor(project, clean_environment)[0])
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from acp import schema
+from acp import helpers, schema
 from acp.core import AgentSideConnection
 from acp.exceptions import RequestError
 from acp.helpers import ContentBlock
@@ -273,7 +273,9 @@ class AgentSide:
     @_told
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> None:
         """Choose the agent that answers."""
-        await self._choose(session_id, "mode", mode_id)
+        options = await self._choose(session_id, "mode", mode_id)
+        changed = schema.ConfigOptionUpdate(session_update="config_option_update", config_options=[*options])
+        await self._open(session_id).update(changed)
 
     @_told
     async def set_config_option(
@@ -281,6 +283,8 @@ class AgentSide:
     ) -> schema.SetSessionConfigOptionResponse:
         """Choose the agent, the model or its variant."""
         options = await self._choose(session_id, config_id, str(value))
+        if config_id == "mode":
+            await self._open(session_id).update(helpers.update_current_mode(str(value)))
         return schema.SetSessionConfigOptionResponse(config_options=[*options])
 
     async def _choose(

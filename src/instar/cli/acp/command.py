@@ -10,8 +10,8 @@ from instar.cli import complete
 from instar.cli.door import Context, Failure, door
 from instar.cli.person import Interrupts
 from instar.cli.stdio import Lines, clients
-from instar.cli.text import installing
 from instar.client import ApiError, NotFound, Unreachable
+from instar.settings.install import installing
 
 
 @click.command()
@@ -32,9 +32,7 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("acp", "pydantic"):
             raise
-        raise Failure(
-            f"instar acp needs the package agent-client-protocol: {installing('agent-client-protocol')}"
-        ) from None
+        raise Failure(f"instar acp needs the package agent-client-protocol: {installing('acp')}") from None
     # Where a model started it, no person is at the other end.
     by_model = context.environment.get("INSTAR_RUN")
     person = permissions.relayed if by_model else permissions.relayed_to_person

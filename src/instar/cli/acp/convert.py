@@ -26,7 +26,7 @@ from instar.message import (
 )
 from instar.wire import Plain
 
-Update = helpers.SessionUpdate | schema.UsageUpdate
+Update = helpers.SessionUpdate | schema.UsageUpdate | schema.ConfigOptionUpdate
 McpServer = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
 
 _KINDS: Final[Mapping[str, schema.ToolKind]] = MappingProxyType(

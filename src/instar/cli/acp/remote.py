@@ -19,7 +19,7 @@ from acp.http.protocol import CONNECTION_ID_HEADER, SESSION_ID_HEADER, is_initia
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from instar.cli.acp.agent import AgentSide, converse, read, refused, until_one_ends, written
 from instar.client import ApiError, AsyncClient, NotFound, Unreachable
@@ -211,6 +211,7 @@ async def _take(socket: WebSocket, connection: EditorConnection) -> None:
 
 
 async def _tell(socket: WebSocket, connection: EditorConnection) -> None:
-    async for message in connection.heard():
-        if message is not None:
-            await socket.send_text(message.decode())
+    with suppress(WebSocketDisconnect):
+        async for message in connection.heard():
+            if message is not None:
+                await socket.send_text(message.decode())

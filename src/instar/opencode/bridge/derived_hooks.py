@@ -5,6 +5,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from instar.api.session import Invalid, NotFound, PromptBody
 from instar.client.request import decode_event
 from instar.event import Event
 from instar.event.bus import Bus
-from instar.message import Assistant, CompactionPart, ToolError, ToolPart, User, WithParts
+from instar.message import Assistant, CompactionPart, Part, ToolError, ToolPart, User, WithParts
 from instar.opencode.bridge.client import Opencode
 from instar.plugin import Refused, points
 from instar.plugin.door import Plugins
@@ -46,6 +47,11 @@ class DerivedHooks:
         self._told: set[str] = set()
         self._continued: dict[str, int] = {}
         self._follow_ups: dict[str, str] = {}
+        self._since = time.time() * 1000
+        self._written: dict[str, dict[str, Part]] = {}
+        """The parts of answers that are being written, as events tell them: a request costs opencode more."""
+        self._answers: dict[str, WithParts] = {}
+        """The last message of a session, where that is an answer whose parts are known."""
         self.called: dict[str, str] = {}
         """The tool of each call, by the call's id."""
         self.failures: dict[str, str] = {}
@@ -104,6 +110,7 @@ class DerivedHooks:
             log.warning("opencode refused what a hook point needs: %s", error)
 
     def _made_of(self, happened: Event) -> Callable[[], Awaitable[None]] | None:
+        self._write(happened.properties)
         match happened.properties:
             case events.SessionCreated(info=info):
                 self._created.add(info.id)
@@ -112,7 +119,8 @@ class DerivedHooks:
             case events.SessionUpdated(info=info) if info.time.archived and info.id in self._started:
                 return lambda: self._ended(info.id, "archived")
             case events.MessageUpdated(info=Assistant() as info) if info.time.completed is not None:
-                return self._once(info.id, lambda: self._completed(info))
+                found = self._answers.get(info.session_id)
+                return self._once(info.id, lambda: self._completed(info, found))
             case events.PartUpdated(part=ToolPart(state=ToolError()) as part):
                 return self._once(part.call_id, lambda: self._failed(part))
             case events.SessionIdle(session_id=session_id):
@@ -122,6 +130,26 @@ class DerivedHooks:
             case events.PermissionAsked() as asked:
                 return lambda: self._asked(asked)
         return None
+
+    def _write(self, properties: wire.Wire) -> None:
+        """Keep what an event says of an answer. One that began before this process is never known as a whole."""
+        match properties:
+            case events.MessageUpdated(info=info):
+                answer = self._answers.get(info.session_id)
+                # An earlier prompt is told of again, once it is known what its turn changed.
+                if answer is not None and answer.info.id < info.id:
+                    del self._answers[info.session_id]
+                if not isinstance(info, Assistant):
+                    return
+                if info.time.completed is None and info.time.created >= self._since:
+                    self._written.setdefault(info.id, {})
+                elif info.time.completed is not None and info.id in self._written:
+                    parts = sorted(self._written.pop(info.id).items())
+                    self._answers[info.session_id] = WithParts(info, [part for _, part in parts])
+            case events.PartUpdated(part=part) if part.message_id in self._written:
+                self._written[part.message_id][part.id] = part
+            case events.PartRemoved(message_id=message_id, part_id=part_id) if message_id in self._written:
+                self._written[message_id].pop(part_id, None)
 
     def _once(self, key: str, made: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]] | None:
         if key in self._told:
@@ -136,10 +164,11 @@ class DerivedHooks:
             await self._plugins.trigger(points.SESSION_END, given, points.Empty())
         self._continued.pop(session_id, None)
 
-    async def _completed(self, info: Assistant) -> None:
+    async def _completed(self, info: Assistant, found: WithParts | None) -> None:
         if not self._plugins.listens(points.MESSAGE_COMPLETED):
             return
-        found = await self._client.session.message(info.session_id, info.id)
+        if found is None or found.info.id != info.id:
+            found = await self._client.session.message(info.session_id, info.id)
         given = points.CompletedInput(session_id=info.session_id, message=info, parts=found.parts)
         await self._plugins.trigger(points.MESSAGE_COMPLETED, given, points.Empty())
 
@@ -159,9 +188,11 @@ class DerivedHooks:
     async def _idle(self, session_id: str) -> None:
         """The turn is over: follow-ups are prompts, which begin another one."""
         self._client.session.rests(session_id)
+        answer = self._answers.pop(session_id, None)
         if not self._plugins.listens(points.TURN_END):
             return
-        answer = _last_answer(await self._client.session.messages(session_id, _NEAR))
+        if answer is None:
+            answer = _last_answer(await self._client.session.messages(session_id, _NEAR))
         if answer is None or not isinstance(answer.info, Assistant) or answer.info.error is not None:
             return
         count = self._continued.get(session_id, 0)

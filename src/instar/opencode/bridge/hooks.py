@@ -128,6 +128,8 @@ class Hooks:
 
     async def _subagent(self, session_id: str, value: points.ChatMessageOutput) -> None:
         """A sub-agent's first prompt of this process: ``subagent.start``, whose prompt and context take its place."""
+        if self._children.get(session_id) is False:
+            return
         resumed = session_id in self._children
         try:
             session = await self._client.session.get(session_id)

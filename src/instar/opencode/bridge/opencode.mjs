@@ -46,9 +46,11 @@ function hooks(bridge, offered) {
   made.tool = Object.fromEntries(Object.entries(offered.tools).map(([name, tool]) => [name, tooled(bridge, offered, name, tool)]))
   const asked = made["tool.definition"]
   made["tool.definition"] = async (given, output) => {
+    const own = bridge.tools[given.toolID]
     // opencode makes a schema of the properties in which each is required; this is the tool's own.
-    const own = offered.tools[given.toolID]
     if (own) output.jsonSchema = own.parameters
+    // What opencode keeps of a tool is as it was when it started. Another plugin's words stay.
+    if (own && output.description === offered.tools[given.toolID]?.description) output.description = own.description
     await asked?.(given, output)
   }
   return made
@@ -123,13 +125,14 @@ class Bridge {
     this.last = 0
     this.deaths = []
     this.texts = new Map()
+    this.tools = {}
   }
 
   up() {
     return this.child !== undefined && !this.gone
   }
 
-  // Start the bridge and load the plugins; what it offers is kept, whatever a later one offers.
+  // Start the bridge and load the plugins. Of what it offers opencode keeps all but how tools are described.
   async open() {
     this.gone = ""
     this.texts.clear()
@@ -139,6 +142,7 @@ class Bridge {
       { on: (event, take) => child.stdout.on(event, take), write: (frame) => child.stdin.write(frame) },
       {
         http: (asked) => this.http(asked),
+        tools: ({ tools }) => void (this.tools = tools),
         ask: ({ call, ...asked }) => this.ask(call, asked),
         metadata: ({ call, title, metadata }) => this.calls.get(call)?.context.metadata({ title, metadata }),
       },
@@ -152,7 +156,9 @@ class Bridge {
     const version = await this.version()
     const greeting = { directory, worktree, project, url: String(serverUrl ?? ""), version }
     await peer.request("initialize", greeting)
-    return peer.request("load", { key: "instar" })
+    const found = await peer.request("load", { key: "instar" })
+    this.tools = found.plugins[0]?.tools ?? {}
+    return found
   }
 
   ended(child, peer, reason) {

@@ -14,6 +14,7 @@ from instar import __version__, wire
 from instar.client import Invalid
 from instar.jshost.peer import Answer, JavaScriptError, Peer
 from instar.message import WithParts, decode_with_parts
+from instar.opencode.bridge import record
 from instar.opencode.bridge.derived_hooks import DerivedHooks
 from instar.opencode.bridge.hooks import Hooks, StepRefused
 from instar.opencode.bridge.plugins import Opened, read
@@ -77,6 +78,8 @@ class Bridge:
         self._hooks: Hooks | None = None
         self._derived: DerivedHooks | None = None
         self._histories: dict[str, list[WithParts]] = {}
+        self._offered: Plain = {}
+        self._record: Path | None = None
         self.peer: Peer
         self._methods: dict[str, Callable[[Plain], Awaitable[Any]]] = {
             "initialize": self._initialize,
@@ -95,7 +98,12 @@ class Bridge:
         answer = self._methods.get(method)
         if answer is None:
             raise Invalid(f"there is no method {method}")
-        return await answer(params)
+        try:
+            return await answer(params)
+        finally:
+            self._offer()
+            if self._record is not None:
+                record.heard(self._record)
 
     async def close(self) -> None:
         """Close the plugins, and the connection."""
@@ -140,13 +148,20 @@ class Bridge:
         await opened.load(str(told.get("version") or ""), str(told.get("url") or ""))
         self._derived = DerivedHooks(opened.plugins, opened.client, opened.bus)
         self._hooks = Hooks(opened, self._derived)
-        tools = {
-            name: {"description": tool.description, "parameters": dict(tool.parameters)}
-            for name, tool in opened.plugins.tools().items()
-        }
+        self._offered = tools = _described(opened)
         names = [*self._hooks.names, *(["event", "dispose"] if opened.plugins.loaded else [])]
+        self._record = record.place(found.paths.data, directory)
+        record.write(
+            self._record, record.BridgeRecord(str(told.get("version") or "?"), names, len(self._offered))
+        )
         one = {"key": KEY, "hooks": names, "tools": tools, "timeout": None}
         return {"id": KEY, "plugins": [one] if opened.plugins.loaded else []}
+
+    def _offer(self) -> None:
+        """Tell of tools that changed. Before an answer: opencode asks for the definitions at each step."""
+        if self._opened is not None and (tools := _described(self._opened)) != self._offered:
+            self._offered = tools
+            self.peer.notify("tools", {"tools": tools})
 
     async def _asked(self, method: str, params: Plain) -> Any:
         return await self.peer.request(method, params)
@@ -180,6 +195,11 @@ class Bridge:
         history = await opened.client.session.messages(params["context"]["sessionID"])
         context = CallContext(opened, params, history, self._asked, self.peer.notify)
         return await run_tool(tool, name, params["args"], context)
+
+
+def _described(opened: Opened) -> Plain:
+    tools = opened.plugins.tools().items()
+    return {name: {"description": one.description, "parameters": dict(one.parameters)} for name, one in tools}
 
 
 Request = Callable[[str, Plain], Awaitable[Any]]

@@ -252,7 +252,8 @@ class Notifications:
             return
         try:
             await self._resting.prompted(given.session_id)
-            if given.session_id not in await self._client.session.status():
+            waits = given.session_id in self._notices.waiting()
+            if waits and given.session_id not in await self._client.session.status():
                 await self._deliver([given.session_id])
         except Exception:
             # This hook point is a gate: a failed delivery must not refuse a person's prompt.

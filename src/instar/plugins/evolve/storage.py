@@ -84,12 +84,12 @@ class Storage:
         except (OSError, ValueError, TypeError):
             return None
 
-    def keep(self, name: str, value: Any) -> None:
-        """Keep a JSON value under `name`. Raises `OSError`."""
+    def keep(self, name: str, value: Any, *, durable: bool = True) -> None:
+        """Keep a JSON value under `name`; `durable`: on the disk. Raises `OSError`."""
         encoded = msgspec.json.encode(value)
-        # The state of calls is kept at each step, and most of its parts stay as they were: a write waits for the disk.
+        # The state of calls is kept at each step, and most of its parts stay as they were.
         if self.database.note(name) != encoded:
-            self.database.keep(name, encoded)
+            self.database.keep(name, encoded, durable=durable)
 
     async def close(self) -> None:
         """Write what waits to be written, and close the database."""

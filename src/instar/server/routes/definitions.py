@@ -10,7 +10,8 @@ from instar.api import instance as api
 from instar.api.operation import operation
 from instar.definitions.agent import Agents, UnknownAgent, to_plain
 from instar.definitions.command import Command
-from instar.mcp import LinkError, prompt_name
+from instar.mcp import prompt_name
+from instar.plugin import Value
 from instar.runtime import Runtime
 from instar.session.instance import Instance
 from instar.tool.registry import offered
@@ -77,13 +78,13 @@ class DefinitionRoutes:
 
     @operation("GET", "/lsp", "lsp.status")
     async def language_servers(self, runtime: Runtime) -> list[api.LSPStatus]:
-        """List the language servers: instar starts none."""
-        return []
+        """List the language servers that were started."""
+        return msgspec.convert(_status(runtime, "lsp"), list[api.LSPStatus])
 
     @operation("GET", "/formatter", "formatter.status")
     async def formatters(self, runtime: Runtime) -> list[api.FormatterStatus]:
-        """List the formatters: instar runs none."""
-        return []
+        """List the formatters, and which of them run."""
+        return msgspec.convert(_status(runtime, "formatter"), list[api.FormatterStatus])
 
     @operation("POST", "/log", "app.log")
     async def log(self, body: api.LogBody) -> bool:
@@ -92,6 +93,13 @@ class DefinitionRoutes:
         line = f"service={body.service} {body.message} {more}".strip()[:LONGEST_LINE]
         log.log(_LEVELS[body.level], "%s", "".join(mark if mark.isprintable() else " " for mark in line))
         return True
+
+
+def _status(runtime: Runtime, name: str) -> Any:
+    """Return what the plugin of this name shows of its programs; nothing where no setting switches it on."""
+    view = runtime.registry.views.get(name)
+    status = view.values.get("status") if view else None
+    return status.read("") if isinstance(status, Value) else []
 
 
 def shown(command: Command, source: Any) -> api.Command:
@@ -123,11 +131,8 @@ async def _prompts(runtime: Runtime) -> list[api.Command]:
     """The prompts of MCP servers, once those are connected that can be; without texts, which need arguments."""
     if runtime.mcp is None:
         return []
-    try:
-        await runtime.mcp.ready()
-        found = await runtime.mcp.prompts()
-    except LinkError:  # without the SDK there is no server
-        return []
+    await runtime.mcp.ready()
+    found = await runtime.mcp.prompts()
     return [
         api.Command(
             name=prompt_name(server, str(one["name"])),

@@ -88,7 +88,7 @@ class FileRoutes:
 
     @operation("GET", "/find/symbol", "find.symbols")
     async def symbols(self, runtime: Runtime, query: SymbolQuery) -> list[Symbol]:
-        """Find symbols. Always empty: instar starts no language servers."""
+        """Find symbols. Always empty: no language server is asked for symbols."""
         return []
 
 

@@ -1,6 +1,7 @@
 """The routes of MCP servers: how they are, others for as long as the instance lives, what they offer to read."""
 
-from typing import Final, NoReturn
+import asyncio
+from typing import Final
 
 import msgspec
 
@@ -16,9 +17,11 @@ from instar.api.instance import (
 )
 from instar.api.operation import operation
 from instar.approval import permissions
-from instar.mcp import LinkError, Servers, Status
+from instar.event import TuiToastShow, make
+from instar.mcp import LinkError, Login, Servers, Status, offers_login
 from instar.plugin import Invalid
 from instar.runtime import Runtime, mcp
+from instar.server.call import Call
 from instar.server.errors import Formed
 from instar.settings.config import McpConfig
 
@@ -26,7 +29,7 @@ _FORMS: Final = (McpUnsupportedOAuthError,)
 
 
 class McpRoutes:
-    """MCP servers. None of them is logged in to by OAuth here."""
+    """MCP servers, and logging in to remote ones."""
 
     @operation("GET", "/mcp", "mcp.status")
     async def status(self, runtime: Runtime) -> dict[str, MCPStatus]:
@@ -38,7 +41,7 @@ class McpRoutes:
         """Add a server until the instance ends, in place of one of that name."""
         runtime.mcp = runtime.mcp or mcp.registered(runtime.instance, permissions.relayed)
         plain = {**wire.to_plain(body.config)}
-        await _put(runtime.mcp, body.name, msgspec.convert(plain, McpConfig))
+        await runtime.mcp.put(body.name, msgspec.convert(plain, McpConfig))
         return await _statuses(runtime.mcp)
 
     @operation("POST", "/mcp/{name}/connect", "mcp.connect", errors=(404,))
@@ -53,38 +56,48 @@ class McpRoutes:
 
     @operation("POST", "/mcp/{name}/auth", "mcp.auth.start", errors=(404,), forms=_FORMS)
     async def start_login(self, runtime: Runtime, name: str) -> Authorization:
-        """Refuse a login to a server: instar has no OAuth for MCP servers."""
-        _known(runtime, name)
-        _refuse(name)
+        """Begin a login to a server: where the person logs in; empty where the server asks for no login.
+
+        The browser comes back to a port of this machine; else ``/callback`` takes the code.
+        """
+        login = await _begun(runtime, name)
+        if login is None:
+            return Authorization(authorization_url="", oauth_state="")
+        return Authorization(authorization_url=login.url.result(), oauth_state=login.state)
 
     @operation("POST", "/mcp/{name}/auth/authenticate", "mcp.auth.authenticate", errors=(404,), forms=_FORMS)
-    async def authenticate(self, runtime: Runtime, name: str) -> MCPStatus:
-        """Log in to a server; no server is logged in to here."""
-        _known(runtime, name)
-        _refuse(name)
+    async def authenticate(self, call: Call, runtime: Runtime, name: str) -> MCPStatus:
+        """Log in to a server: shows clients where (``tui.toast.show``), and answers once it is done."""
+        login = await _begun(runtime, name)
+        if login is not None:
+            # The person's browser may be on another machine: none is opened here.
+            where = f"log in to {name}: {login.url.result()}"
+            runtime.instance.bus.publish(make(TuiToastShow(message=where, variant="info", duration=60_000)))
+            await call.attended(_ended(login))
+        return _status(runtime, name)
 
     @operation("POST", "/mcp/{name}/auth/callback", "mcp.auth.callback", errors=(404,))
     async def end_login(self, runtime: Runtime, name: str, body: CodeBody) -> MCPStatus:
-        """End a login to a server; none is begun here."""
-        _known(runtime, name)
-        raise Invalid(
-            f"no login to the MCP server {name!r} is under way: instar knows no OAuth for MCP servers"
-        )
+        """End the login to a server that is under way, with the code that the browser was sent back with."""
+        servers, _ = _known(runtime, name)
+        login = servers.logins.get(name)
+        if login is None or not login.state:
+            raise Invalid(f"no login to the MCP server {name!r} is under way")
+        login.give(body.code)
+        await _ended(login)
+        return _status(runtime, name)
 
     @operation("DELETE", "/mcp/{name}/auth", "mcp.auth.remove", errors=(404,))
     async def remove_login(self, runtime: Runtime, name: str) -> Removed:
-        """Forget a login to a server; none is kept here."""
-        _known(runtime, name)
+        """Forget the login to a server, and disconnect it."""
+        servers, _ = _known(runtime, name)
+        await servers.log_out(name)
         return Removed(success=True)
 
     @operation("GET", "/experimental/resource", "experimental.resource.list")
     async def resources(self, runtime: Runtime) -> dict[str, McpResource]:
         """List what connected servers offer to read, by server and uri."""
-        servers = runtime.mcp
-        try:
-            found = await servers.resources() if servers is not None else {}
-        except LinkError:  # without the SDK there is no server
-            return {}
+        found = await runtime.mcp.resources() if runtime.mcp is not None else {}
         return {
             f"{name}:{one['uri']}": McpResource(
                 name=str(one.get("name") or one["uri"]),
@@ -101,32 +114,21 @@ class McpRoutes:
 async def _statuses(servers: Servers | None) -> dict[str, MCPStatus]:
     if servers is None:
         return {}
-    missing = None
-    try:
-        await servers.ready()
-    except LinkError as error:
-        missing = str(error)
-    return {status.server: _shown(status, missing) for status in servers.status()}
+    await servers.ready()
+    return {status.server: _shown(status) for status in servers.status()}
 
 
-def _shown(status: Status, missing: str | None) -> MCPStatus:
-    if status.state in ("connected", "disabled"):
+def _shown(status: Status) -> MCPStatus:
+    if status.state in ("connected", "disabled", "needs_auth"):
         return MCPStatus(status=status.state)
-    return MCPStatus(status="failed", error=missing or status.error or f"it is {status.state}")
+    return MCPStatus(status="failed", error=status.error or f"it is {status.state}")
 
 
 async def _switched(runtime: Runtime, name: str, *, enabled: bool) -> bool:
     servers, config = _known(runtime, name)
     if config.enabled != enabled or enabled:
-        await _put(servers, name, msgspec.structs.replace(config, enabled=enabled))
+        await servers.put(name, msgspec.structs.replace(config, enabled=enabled))
     return True
-
-
-async def _put(servers: Servers, name: str, config: McpConfig) -> None:
-    try:
-        await servers.put(name, config)
-    except LinkError:  # said by its status
-        return
 
 
 def _known(runtime: Runtime, name: str) -> tuple[Servers, McpConfig]:
@@ -138,8 +140,29 @@ def _known(runtime: Runtime, name: str) -> tuple[Servers, McpConfig]:
     return servers, config
 
 
-def _refuse(name: str) -> NoReturn:
-    raise Formed(400, {"error": f"MCP server {name} does not support OAuth"})
+async def _begun(runtime: Runtime, name: str) -> Login | None:
+    servers, config = _known(runtime, name)
+    if not offers_login(config):
+        raise Formed(400, {"error": f"MCP server {name} does not support OAuth"})
+    try:
+        return await servers.log_in(name)
+    except LinkError as error:
+        raise Invalid(str(error)) from error
+
+
+async def _ended(login: Login) -> None:
+    assert login.made is not None
+    try:
+        # A client that leaves does not end what the person does in the browser.
+        await asyncio.shield(login.made)
+    except LinkError as error:
+        raise Invalid(str(error)) from error
+
+
+def _status(runtime: Runtime, name: str) -> MCPStatus:
+    assert runtime.mcp is not None
+    (status,) = (one for one in runtime.mcp.status() if one.server == name)
+    return _shown(status)
 
 
 def _text(value: object) -> str | None:

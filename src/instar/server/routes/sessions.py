@@ -10,7 +10,7 @@ import binascii
 import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -33,6 +33,7 @@ from instar.api.session import (
     SessionQuery,
     ShellBody,
     SummarizeBody,
+    ToolCallBody,
     WaitingReport,
 )
 from instar.event import PermissionAsked, QuestionAsked, SessionStatus, Todo
@@ -44,6 +45,9 @@ from instar.server.errors import BadRequest, Formed, Missing
 from instar.session.instance import Instance
 from instar.wire import ids
 from instar.wire.ids import MessageID, PartID, SessionID
+
+if TYPE_CHECKING:
+    from instar.runtime.client import InProcessSessions
 
 
 class SessionRoutes:
@@ -155,6 +159,12 @@ class SessionRoutes:
     async def shell(self, runtime: Runtime, session_id: SessionID, body: ShellBody) -> WithParts:
         """Run a person's own shell command; answers with the message that holds what it printed."""
         return await runtime.session.shell(session_id, body)
+
+    @operation("POST", "/instar/session/{sessionID}/tool", "instar.tool", errors=(404, 409))
+    async def tool(self, runtime: Runtime, session_id: SessionID, body: ToolCallBody) -> WithParts:
+        """Call a tool as the agent would, without a model; answers with the message that holds its outcome."""
+        # No part of what plugins are given.
+        return await cast("InProcessSessions", runtime.session).shell(session_id, body)
 
     @operation("POST", "/session/{sessionID}/init", "session.init", errors=(404,))
     async def init(self, runtime: Runtime, session_id: SessionID, body: InitBody) -> bool:

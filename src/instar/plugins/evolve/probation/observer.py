@@ -177,20 +177,21 @@ class Observer:
         """Return how the trial of a file stands; None when it is not on trial."""
         return probation.describe(self._probation, path, _now(), self._limits)
 
-    def save(self) -> None:
+    def save(self, *, durable: bool = True) -> None:
         """Keep the states. A disk that refuses costs them, never the call."""
         self._dirty = False
+        states = {_PROBATION: self._probation, _ATTEMPTS: self._attempts, _PAUSES: self._pauses}
         try:
-            self._storage.keep(_PROBATION, msgspec.to_builtins(self._probation))
-            self._storage.keep(_ATTEMPTS, msgspec.to_builtins(self._attempts))
-            self._storage.keep(_PAUSES, msgspec.to_builtins(self._pauses))
+            for name, state in states.items():
+                self._storage.keep(name, msgspec.to_builtins(state), durable=durable)
         except OSError as error:
             log.warning("evolve=books problem=%s", script.show(str(error)))
 
     def flush(self) -> None:
         """Keep the states if a call has changed them."""
         if self._dirty:
-            self.save()
+            # Each step waits for this: the end of the power costs counts of calls, as the end of the process did.
+            self.save(durable=False)
 
 
 def _read(storage: Storage, name: str, kind: type[T]) -> T:
