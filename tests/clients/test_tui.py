@@ -352,6 +352,77 @@ def test_the_status_and_the_lists_show_what_the_server_has(tui):
     tui.screen.hides("how to tidy")
 
 
+def palette(tui, words):
+    """Close the list that is open, and search that of all commands."""
+    if re.search(r" esc$| esc  ", tui.screen.text, re.MULTILINE):
+        tui.screen.keys("Escape")
+        # A key that comes with it would be taken for one that is pressed with Alt.
+        tui.screen.until(lambda text: not re.search(r" esc$| esc  ", text, re.MULTILINE), "no list")
+    tui.screen.keys("C-p")
+    tui.screen.shows("Commands", "Search")
+    tui.screen.type(words)
+
+
+def test_share_is_not_offered_where_nothing_leaves_the_machine(tui):
+    tui.enter("Hello")
+    tui.screen.shows("Hello back.")
+    tui.screen.type("/sha")
+    tui.screen.shows("/sha")
+    # The list still shows what sounds alike: it has been drawn.
+    tui.screen.until(lambda text: re.search(r"┃ /\w+ +\w", text), "the list of commands")
+    assert not re.search(r"┃ /(un)?share ", tui.screen.text)
+    tui.screen.keys("C-u")
+    tui.screen.hides("/sha")
+    palette(tui, "share")
+    tui.screen.shows("No results")
+    tui.screen.keys("Escape")
+
+
+COMMANDS = (
+    *("Compact session", "Undo previous message", "Redo", "Copy last assistant message", "Jump to message"),
+    *(
+        "Copy session transcript",
+        "Export session transcript",
+        "Fork session",
+        "Rename session",
+        "Move session",
+    ),
+    *(
+        "Switch session",
+        "Switch model",
+        "Switch agent",
+        "Toggle MCPs",
+        "Connect provider",
+        "Skills",
+        "View status",
+    ),
+    *(
+        "View debug info",
+        "Switch theme",
+        "Variant cycle",
+        "Disable session directory filtering",
+        "Plugins",
+        "Help",
+    ),
+)
+"""Commands of the palette that ask the server, or show what it said: the rest is about how the screen looks."""
+
+
+def test_no_command_of_the_palette_says_that_it_failed(tui):
+    failure = re.compile(r"undefined|is not an? |[Ff]ailed|[Ee]rror")
+    tui.enter("Hello")
+    tui.screen.shows("Hello back.", TITLE)
+    tui.rests()
+    for command in COMMANDS:
+        palette(tui, command)
+        tui.screen.until(lambda text, name=command: text.count(name) > 1, f"{command} in the list")
+        tui.screen.keys("Enter")
+        # Any other list has another title.
+        tui.screen.hides("Commands  ")
+        tui.rests()
+        assert not failure.search(tui.screen.text), f"{command}:\n{tui.screen.text}"
+
+
 def test_no_call_of_the_terminal_was_refused(running):
     refused = [(call.method, call.path, call.status) for call in running.proxy.calls if call.status >= 400]
     assert refused == []

@@ -22,9 +22,12 @@ from instar import __version__
 from instar.api.stats import Diagnosis, DoctorReport
 from instar.cli.check import Checked, check, models_of
 from instar.cli.door import Context, door, folder_option
+from instar.cli.opencode import WORDS, everywhere_place
 from instar.cli.text import echo, one_line, print_json
 from instar.cli.trust import kind_of
 from instar.git import clean_environment
+from instar.opencode.bridge import installed, record
+from instar.opencode.bridge.installed import BridgeFile
 from instar.process import Output, ProcessError, Processes
 from instar.provider.catalogue import shipped, vendor_wanting_key
 from instar.provider.keys import KeysError
@@ -38,7 +41,8 @@ from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
 from instar.settings.trust import TrustError
 from instar.store import StoreError
-from instar.store.migrate import migrations, prepare
+from instar.store.sqlite import migrations, prepare
+from instar.store.store import database_at
 from instar.wire.document import DocumentError, read_jsonc
 
 PORT: Final = 4096
@@ -94,6 +98,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             trust,
             *_plugins(context, folder, found),
             _evolve(context, await evolve, found),
+            *_bridge(context, folder),
             _port(context),
             _log(context.paths.log_file),
         ]
@@ -277,7 +282,20 @@ SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < 
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
-def _database(path: Path) -> Diagnosis:
+def _database(where: Path | str) -> Diagnosis:
+    if isinstance(where, Path):
+        return _file(where)
+    try:
+        database = database_at(where)
+        with closing(database.open()) as connection:
+            ((version,),) = connection.run("schema")
+        text = f"{database.name}, schema {version}, {database.size() / 2**20:.1f} MiB"
+        return Diagnosis("database", "ok", text)
+    except StoreError as error:
+        return Diagnosis("database", "problem", str(error))
+
+
+def _file(path: Path) -> Diagnosis:
     if not path.exists():
         parent = next(one for one in path.parents if one.exists())
         if not parent.is_dir():
@@ -351,6 +369,23 @@ def _plugins(context: Context, folder: Path, found: Checked) -> Iterator[Diagnos
         if named:
             text = f"{path} names plugins or marketplaces of Claude Code, which are not taken from there: "
             yield Diagnosis("plugins", "note", text + ", ".join(named), "instar plugin add SOURCE NAME")
+
+
+def _bridge(context: Context, folder: Path) -> Iterator[Diagnosis]:
+    """What instar's plugins do in an opencode of this folder; nothing where they never were in one."""
+    for file in (BridgeFile.of_project(folder), everywhere_place(context)):
+        if (found := installed.state(file)) not in ("absent", "installed"):
+            yield Diagnosis("opencode", "note", f"{file.file}: {WORDS[found]}", "instar opencode install")
+    if (kept := record.read(record.place(context.paths.data, folder))) is None:
+        return
+    one, heard = kept
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(heard))
+    where = f"instar {one.instar} in opencode {one.opencode}"
+    if not one.running:
+        yield Diagnosis("opencode", "ok", f"{where}, which ended; its last word came at {at}")
+        return
+    does = f"answers {', '.join(one.hooks)}; offers {one.tools} tools"
+    yield Diagnosis("opencode", "ok", f"{where}, process {one.pid}: {does}; its last word came at {at}")
 
 
 def _port(context: Context) -> Diagnosis:

@@ -10,7 +10,7 @@ from instar.cli.text import echo, one_line, print_json
 from instar.opencode.bridge import installed
 from instar.opencode.bridge.installed import BridgeFile, InstallError
 
-_WORDS = {
+WORDS = {
     "absent": "not installed",
     "installed": "installed",
     "outdated": "installed by another instar: instar opencode install writes it anew",
@@ -67,7 +67,7 @@ def uninstall(context: Context, project: str | None, everywhere: bool, force: bo
 def status(context: Context, project: str | None, as_json: bool) -> None:
     """Print where the plugin file is, and which plugins work there."""
     folder = context.folder(project)
-    places = {"project": BridgeFile.of_project(folder), "global": _everywhere_place(context)}
+    places = {"project": BridgeFile.of_project(folder), "global": everywhere_place(context)}
     states = {name: installed.state(place) for name, place in places.items()}
     opened, theirs, dropped = asyncio.run(_plugins(context, folder))
     if as_json:
@@ -79,7 +79,7 @@ def status(context: Context, project: str | None, as_json: bool) -> None:
         print_json(shown)
         return
     for name, place in places.items():
-        echo(f"{name}: {_WORDS[states[name]]} ({one_line(str(place.file))})")
+        echo(f"{name}: {WORDS[states[name]]} ({one_line(str(place.file))})")
     echo(f"plugins: {one_line(', '.join(opened)) or 'none'}")
     if theirs:
         echo(f"left to opencode: {one_line(', '.join(theirs))}")
@@ -102,7 +102,7 @@ async def _plugins(context: Context, folder: Path) -> tuple[list[str], list[str]
     from instar.process import Processes
 
     found = await read(folder, context.environment, Processes())
-    own = {str(place.file) for place in (BridgeFile.of_project(folder), _everywhere_place(context))}
+    own = {str(place.file) for place in (BridgeFile.of_project(folder), everywhere_place(context))}
     theirs = [target for target in found.theirs if target not in own]
     return [one.target for one in (*found.early, *found.late)], theirs, found.settings.dropped
 
@@ -110,10 +110,10 @@ async def _plugins(context: Context, folder: Path) -> tuple[list[str], list[str]
 def _place(context: Context, project: str | None, everywhere: bool) -> BridgeFile:
     if everywhere and project is not None:
         raise click.UsageError("--global and --project exclude each other")
-    return _everywhere_place(context) if everywhere else BridgeFile.of_project(context.folder(project))
+    return everywhere_place(context) if everywhere else BridgeFile.of_project(context.folder(project))
 
 
-def _everywhere_place(context: Context) -> BridgeFile:
+def everywhere_place(context: Context) -> BridgeFile:
     """opencode's own folder, in whichever place its configuration is kept."""
     config = context.environment.get("XDG_CONFIG_HOME")
     return BridgeFile.of_all(Path(config) if config else context.paths.home / ".config")

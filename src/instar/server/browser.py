@@ -343,7 +343,7 @@ def recorded(folder: Path, url: str, directory: str) -> Iterator[None]:
     """Let ``instar open`` find this process's server in `folder` while this lasts."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{os.getpid()}.json"
-    found = RunningServer(url=url, directory=directory, pid=os.getpid(), began=_began(os.getpid()))
+    found = RunningServer(url=url, directory=directory, pid=os.getpid(), began=began(os.getpid()))
     path.write_bytes(msgspec.json.encode(found))
     try:
         yield
@@ -361,12 +361,12 @@ def running(folder: Path) -> list[RunningServer]:
         with suppress(OSError, msgspec.DecodeError):
             one = msgspec.json.decode(path.read_bytes(), type=RunningServer)
             os.kill(one.pid, 0)
-            if one.began == _began(one.pid):
+            if one.began == began(one.pid):
                 found.append((path.stat().st_mtime, one))
     return [one for _, one in sorted(found, key=lambda one: -one[0])]
 
 
-def _began(pid: int) -> str:
+def began(pid: int) -> str:
     """When a process began, in ticks since the machine did; empty where the system does not say."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]

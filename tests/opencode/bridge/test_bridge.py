@@ -4,14 +4,17 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.opencode.bridge.conftest import HALF, PATIENCE, Player, PlayError
 from tests.waiting import wait_until
+
+from instar import __version__
 
 Start = Callable[..., Player]
 
@@ -283,6 +286,42 @@ async def ended(given, output):
         ["completed", "msg_3"],
         ["completed", "msg_5"],
     ]
+
+
+def doctor(project: Path, environment: Mapping[str, str]) -> list[str]:
+    """What `instar doctor` says of opencode in the project."""
+    done = subprocess.run(
+        [sys.executable, "-m", "instar", "doctor", "--json"],
+        cwd=project,
+        env=dict(environment),
+        capture_output=True,
+        check=False,
+    )
+    return [line["text"] for line in json.loads(done.stdout)["lines"] if line["name"] == "opencode"]
+
+
+@pytest.mark.slow
+def test_the_doctor_says_what_the_bridge_does(
+    player: Start, tmp_path: Path, clean_environment: Mapping[str, str]
+) -> None:
+    one = player(
+        plugin(
+            "async def env(given, output):\n    pass",
+            '{"shell.env": env, "tool": {"t": Tool("T.", {"type": "object"}, env)}}',
+        )
+    )
+    project = tmp_path / "project"
+    assert doctor(project, clean_environment) == []
+    one.do("open", routes={"GET /global/health": {"version": "1.18.33"}})
+    (said,) = doctor(project, clean_environment)
+    assert said.startswith(f"instar {__version__} in opencode 1.18.33, process ")
+    assert "answers shell.env, event, dispose; offers 1 tools; its last word came at 2" in said
+    (record,) = (Path(clean_environment["XDG_DATA_HOME"]) / "instar" / "bridges").iterdir()
+    os.utime(record, (0, 0))
+    one.hook("shell.env", {"cwd": "/"}, {"env": {}})
+    wait_until(lambda: record.stat().st_mtime > 0)
+    one.close()
+    wait_until(lambda: ", which ended; its last word came at 2" in doctor(project, clean_environment)[0])
 
 
 @pytest.mark.slow

@@ -135,6 +135,7 @@ def test_a_file_that_starts_another_instar_is_written_anew(machine: Machine) -> 
     mark = sha256(other.encode()).hexdigest()
     file.write_text(f"{head[: head.index('sha256 ')]}sha256 {mark})\n{other}")
     assert state(machine) == "outdated"
+    assert f"{file}: installed by another instar" in machine.instar("doctor").stdout
     machine.instar("opencode", "install")
     assert state(machine) == "installed"
     machine.instar("opencode", "uninstall")

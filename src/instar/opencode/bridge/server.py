@@ -14,6 +14,7 @@ from instar import __version__, wire
 from instar.client import Invalid
 from instar.jshost.peer import Answer, JavaScriptError, Peer
 from instar.message import WithParts, decode_with_parts
+from instar.opencode.bridge import record
 from instar.opencode.bridge.derived_hooks import DerivedHooks
 from instar.opencode.bridge.hooks import Hooks, StepRefused
 from instar.opencode.bridge.plugins import Opened, read
@@ -78,6 +79,7 @@ class Bridge:
         self._derived: DerivedHooks | None = None
         self._histories: dict[str, list[WithParts]] = {}
         self._offered: Plain = {}
+        self._record: Path | None = None
         self.peer: Peer
         self._methods: dict[str, Callable[[Plain], Awaitable[Any]]] = {
             "initialize": self._initialize,
@@ -100,6 +102,8 @@ class Bridge:
             return await answer(params)
         finally:
             self._offer()
+            if self._record is not None:
+                record.heard(self._record)
 
     async def close(self) -> None:
         """Close the plugins, and the connection."""
@@ -146,6 +150,10 @@ class Bridge:
         self._hooks = Hooks(opened, self._derived)
         self._offered = tools = _described(opened)
         names = [*self._hooks.names, *(["event", "dispose"] if opened.plugins.loaded else [])]
+        self._record = record.place(found.paths.data, directory)
+        record.write(
+            self._record, record.BridgeRecord(str(told.get("version") or "?"), names, len(self._offered))
+        )
         one = {"key": KEY, "hooks": names, "tools": tools, "timeout": None}
         return {"id": KEY, "plugins": [one] if opened.plugins.loaded else []}
 
