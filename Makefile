@@ -76,8 +76,9 @@ check-page: $(VENV)/.page ## lint the page's scripts and check their types
 	  > $(VENV)/page/tsconfig.json
 	@$(VENV)/page/node_modules/.bin/tsc -p $(VENV)/page
 
-test-js: $(VENV)/.dev ## test JavaScript plugins with packages of the real npm registry: needs node and npm, fetches 200 MB
+test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages of the real npm registry, ten of them beside opencode: needs node and npm, fetches 1 GB; RECORD=1 writes docs/plugins-tried.md
 	@INSTAR_NPM=1 $(BIN)/python -m pytest tests/jshost
+	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_TRIED=1 INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/clients/test_plugins_tried.py
 
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench
