@@ -295,7 +295,8 @@ class JavaScript:
                 raise LoadError(problem)
         except (JavaScriptError, LoadError, Late) as error:
             module.broken = str(error)
-            await self._end_child("a plugin is skipped")
+            if not isinstance(error, JavaScriptError) or await self.request("left", {"key": key}):
+                await self._end_child("a plugin is skipped")
             raise LoadError(str(error)) from error
         module.input(found["id"] or place.name)
         module.hooks = hooks

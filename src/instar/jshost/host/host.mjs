@@ -15,6 +15,7 @@ import { $ } from "./shell.mjs"
 
 const current = new AsyncLocalStorage()
 const plugins = new Map()
+const leaving = new Set()
 const histories = new Histories()
 let given
 
@@ -28,13 +29,18 @@ const methods = {
   },
 
   load: beforehand(async (asked) => {
+    const before = lasting()
     try {
       return await loaded(asked)
     } catch (error) {
+      if (lasting() > before) leaving.add(asked.key)
       if (!wantsBun(error)) throw error
       return { bun: said(error) }
     }
   }),
+
+  // Whether a module that did not load left timers, programs or servers behind; bun cannot tell.
+  left: ({ key }) => Boolean(globalThis.Bun) || leaving.has(key),
 
   async hook({ plugin, hook, input: given, output }) {
     const handler = plugins.get(plugin).hooks[hook]
@@ -93,6 +99,11 @@ const methods = {
   },
 
   ping: () => "pong",
+}
+
+// How much there is that goes on by itself.
+function lasting() {
+  return process.getActiveResourcesInfo().filter((name) => !/Req|Immediate|TTY/.test(name)).length
 }
 
 // Load one module and run its plugin functions; several exports are several plugins. Of a file of tools there is one.
