@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-js client-programs check check-page format bench beside campaign fuzz clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside campaign fuzz clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -60,6 +60,11 @@ client-programs:
 	@for one in node npm tmux; do command -v $$one >/dev/null || \
 	  { echo "make test-clients needs $$one (Debian: apt install nodejs npm tmux)" >&2; exit 1; }; done
 
+test-cluster: $(VENV)/.dev ## test the store and the server on PostgreSQL: apt installs it
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
+	  { echo "make test-cluster needs PostgreSQL (Debian: apt install postgresql)" >&2; exit 1; }
+	@INSTAR_POSTGRESQL=1 $(TESTS) -m "not slow" tests/store tests/server
+
 test-page: $(VENV)/.dev $(VENV)/.page ## test the page in Chromium: pip and npm fetch 130 MB, apt the browser; makes the pictures of the docs
 	@INSTAR_PAGE=$(VENV)/page $(TESTS) $(if $(AGAIN),,-n 2 --ignore tests/page/test_speed.py) tests/page
 	@# Alone: a browser that another one slows down draws fewer frames.
@@ -71,8 +76,9 @@ check-page: $(VENV)/.page ## lint the page's scripts and check their types
 	  > $(VENV)/page/tsconfig.json
 	@$(VENV)/page/node_modules/.bin/tsc -p $(VENV)/page
 
-test-js: $(VENV)/.dev ## test JavaScript plugins with packages of the real npm registry: needs node and npm, fetches 200 MB
+test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages of the real npm registry, ten of them beside opencode: needs node and npm, fetches 1 GB; RECORD=1 writes docs/plugins-tried.md
 	@INSTAR_NPM=1 $(BIN)/python -m pytest tests/jshost
+	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_TRIED=1 INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/clients/test_plugins_tried.py
 
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench

@@ -32,6 +32,8 @@ ORDER = [
 FLAGSHIPS = SOURCE / "plugins"
 
 LAZY = {
+    # psycopg is an extra.
+    "store": {"instar.store.postgresql"},
     "wire": {"yaml"},
     "client": {"httpx2"},
     # An optional extra.

@@ -53,13 +53,13 @@ SLOW = 10.0
 """Seconds more that it may take on a busy machine."""
 MARK = "CAMPAIGN_ROUND"
 STEPS: Mapping[str, tuple[str, str]] = {
-    "migration": ("instar.store.migrate", "_apply"),
+    "migration": ("instar.store.sqlite", "_apply"),
     "statements of a commit": ("instar.store.rows", "Commit.run"),
     "commit": ("instar.store.writer", "_transaction"),
     "events of a commit": ("instar.store.writer", "Writer._deliver"),
-    "lease": ("instar.store.sqlite", "Store.lease"),
-    "release of a lease": ("instar.store.sqlite", "Store.release"),
-    "mark of what was interrupted": ("instar.store.sqlite", "Store.interrupt"),
+    "lease": ("instar.store.store", "Store.lease"),
+    "release of a lease": ("instar.store.store", "Store.release"),
+    "mark of what was interrupted": ("instar.store.store", "Store.interrupt"),
     "opening of a session": ("instar.session.sessions", "Sessions.open"),
     "prompt": ("instar.session.sessions", "Sessions.save_prompt"),
     "queued prompt": ("instar.session.sessions", "Sessions.queue"),

@@ -29,7 +29,7 @@ from tests.campaign.kills import BOT, SCRIPT
 
 from instar.plugin import PromptBody
 from instar.store import StoreError
-from instar.store.sqlite import open_store
+from instar.store.store import open_store
 from instar.testing import Machine, RuntimeUnderTest, said
 
 KINDS = {"write": 60, "full": 60, "sync": 12, "truncate": 3, "rename": 12, "fsync": 30}

@@ -3,12 +3,14 @@
 import asyncio
 import base64
 import json
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import acp
+import httpx2
 import pytest
 from acp import schema
 from acp.core import connect_to_agent
@@ -109,7 +111,11 @@ class OverHttp:
         opened = threading.Event()
 
         def read() -> None:
-            with self.server.http.stream("GET", "/acp", headers=self.headers | headers) as stream:
+            # The end of the server, or of its client here, breaks its streams.
+            with (
+                suppress(httpx2.TransportError),
+                self.server.http.stream("GET", "/acp", headers=self.headers | headers) as stream,
+            ):
                 assert stream.headers["content-type"].startswith("text/event-stream")
                 opened.set()
                 for line in stream.iter_lines():
@@ -159,6 +165,32 @@ async def test_over_http_a_session_that_was_begun_elsewhere_is_loaded_and_its_st
     assert server.http.delete("/acp", headers=client.headers).status_code == 202
     await until(lambda: server.http.delete("/acp", headers=client.headers).status_code == 404)
     assert server.stop() == 0
+
+
+@pytest.mark.slow
+async def test_a_server_that_is_told_to_end_still_hears_what_an_editor_allows(serve: Serve) -> None:
+    server = serve("--grace", "60", script=READS.partition("== turn\ntext: Again.")[0])
+    (server.directory / "opencode.json").write_text(ASKS)
+    (server.directory / "a.txt").write_text("saved\n")
+    client, folder = OverHttp(server), str(server.directory)
+    client.hear()
+    client.post("session/new", 1, cwd=folder, mcpServers=[])
+    session = (await client.answer(1))["sessionId"]
+    client.post("session/prompt", 2, sessionId=session, prompt=[{"type": "text", "text": "go"}])
+
+    def asked() -> list[Any]:
+        return [one for one in client.told if one.get("method") == "session/request_permission"]
+
+    await until(lambda: bool(asked()))
+    server.process.send_signal(signal.SIGTERM)
+    await until(
+        lambda: server.http.get("/nothing").status_code == 503 or server.http.post("/session").is_error
+    )
+    allowed = {"outcome": {"outcome": "selected", "optionId": "once"}}
+    reply = {"jsonrpc": "2.0", "id": asked()[0]["id"], "result": allowed}
+    assert server.http.post("/acp", json=reply, headers=client.headers).status_code == 202
+    assert await client.answer(2) == {"stopReason": "end_turn"}
+    assert (server.directory / "b.txt").read_text() == "made\n"
 
 
 @pytest.mark.slow

@@ -77,6 +77,7 @@ def test_adding_shows_what_a_plugin_brings_and_pins_its_content(machine: Machine
     assert (one["name"], one["source"], one["state"]) == ("guard", str(folder), "as accepted")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_used_of_a_plugin_is_said(machine: Machine) -> None:
     told = add(machine, str(FOLDERS / "weather"))
     assert "not taken: output styles" in told
@@ -430,6 +431,7 @@ def test_the_list_of_plugins_that_cannot_be_read_is_said_and_the_run_goes_on(mac
     assert "plugins.json cannot be read, so no plugin is used" in done.stderr
 
 
+@pytest.mark.slow
 def test_plugins_that_claude_codes_settings_name_are_not_taken_and_are_named(machine: Machine) -> None:
     machine.write(".claude/settings.json", '{"enabledPlugins": {"lint@tools": true}}')
     told = machine.instar("doctor").stdout

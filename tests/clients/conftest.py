@@ -2,6 +2,7 @@
 
 INSTAR_CLIENTS names the folder into which npm installed ``opencode-ai`` and ``@opencode-ai/sdk``, and pip, below
 ``python``, ``opencode-ai``. Beside it, in ``servers``, stand language servers and formatters.
+INSTAR_TRIED collects the comparison of published plugins too (`make test-js`).
 
 A module that asks for `server` (instar) or `opencode` (the real one) may set ``ANSWERS``: what their model
 says, by the words of the prompt (`tests.clients.model`); and ``SETTINGS``, put over the model's.
@@ -14,7 +15,10 @@ import pytest
 from tests.clients.model import Model
 from tests.clients.programs import Instar, Program
 
-collect_ignore_glob = [] if os.environ.get("INSTAR_CLIENTS") else ["test_*.py"]
+collect_ignore_glob = [
+    *([] if os.environ.get("INSTAR_CLIENTS") else ["test_*.py"]),
+    *([] if os.environ.get("INSTAR_TRIED") else ["test_plugins_tried.py"]),
+]
 
 
 @pytest.fixture(scope="module")

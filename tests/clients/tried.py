@@ -40,7 +40,7 @@ _OWN = re.compile(
     r"|opencode\.json$"
 )
 """Files that the programs write for themselves."""
-_MASKED = re.compile(r"\b(ses|msg|prt|call)_[0-9A-Za-z_]{3,}\b|\b[0-9a-f]{8}\b")
+_MASKED = re.compile(r"\b(ses|msg|prt)_[0-9A-Za-z_]{3,}\b|\b[0-9a-f]{8}\b")
 _SKIPPED = (".git", "node_modules", "skills", "log")
 
 
@@ -70,6 +70,10 @@ def opencode(folder: Path) -> Host:
 
 def _started(command: list[str], folder: Path, cache: Path) -> Host:
     folder.mkdir()
+    # What plugins keep there from one run would change the next one.
+    for other in cache.glob("*"):
+        if other.name not in ("instar", "opencode"):
+            shutil.rmtree(other)
     models = folder / "models.json"
     models.write_text("{}")
     for name, text in PROGRAMS.items():

@@ -125,3 +125,17 @@ def test_a_strangers_link_out_of_the_project_is_not_read(place: Place, tmp_path:
     (place.project / ".claude/skills/b").symlink_to(outside.parent)
     assert list(place.read(trusted=False)) == ["a"]
     assert list(place.read()) == ["a", "secret"]
+
+
+def test_the_other_files_of_a_skill_are_named_without_following_links(place: Place) -> None:
+    path = place.skill(place.project / ".claude/skills", "sing")
+    assert "other files" not in place.read()["sing"].whole
+    for name in ("notes/high.md", "a.txt", "__pycache__/x.pyc"):
+        (path.parent / name).parent.mkdir(exist_ok=True)
+        (path.parent / name).write_text("la")
+    (place.paths.home / "private").mkdir()
+    (place.paths.home / "private/letter.txt").write_text("dear")
+    (path.parent / "home").symlink_to(place.paths.home)
+    for trusted in (True, False):
+        whole = place.read(trusted=trusted)["sing"].whole
+        assert "Its other files, to be read when they are needed: a.txt, notes/high.md\n" in whole

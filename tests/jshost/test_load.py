@@ -180,6 +180,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_plugin_that_is_skipped_leaves_no_timer_and_no_child(
     house: Machine, write: Write, way: str
@@ -214,7 +215,7 @@ async def test_what_needs_bun_is_skipped_where_the_person_wants_none(
     options = Options(house.folder, house.environment, {"model": "scripted/x"}, confirm=refuse)
     async with await Runtime.open(options) as runtime:
         (notice,) = runtime.notices
-    assert asked == ["the plugin mine needs bun, which is not on PATH: install bun@1.4.5 from npm (100 MB)"]
+    assert asked == ["the plugin mine needs bun: install bun@1.4.5 from npm (100 MB)"]
     assert notice.startswith(f"plugin {path} is skipped: ")
     assert "it needs bun, so install bun" in notice
 

@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 from jsonschema import Draft202012Validator
+from tests.postgresql import database_variable
 from tests.waiting import PATIENCE
 
 PASSWORD = "correct horse"
@@ -117,6 +118,7 @@ def environment_in(root: Path) -> dict[str, str]:
         "XDG_STATE_HOME": str(root / "state"),
         "INSTAR_SERVER_PASSWORD": PASSWORD,
         "INSTAR_SCRIPT": str(root / "script.txt"),
+        **database_variable(root),
     }
 
 

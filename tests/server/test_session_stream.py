@@ -13,7 +13,7 @@ from instar.event import MessageUpdated, make
 from instar.opencode.v2_events import SessionStream
 from instar.server.stream import MOST_BYTES, Feed, Published
 from instar.store import PutMessage, PutProject, PutSession
-from instar.store.sqlite import Store, open_store
+from instar.store.store import Store, open_store
 from instar.wire import ids
 
 LARGE = b"x" * (MOST_BYTES // 2)

@@ -69,6 +69,8 @@ def test_an_agents_unknown_keys_are_options_and_the_old_name_of_steps_counts() -
     ("data", "path", "message"),
     [
         ({"model": 1}, ("model",), "expected a string, found an integer"),
+        ({"formatter": "yes"}, ("formatter",), "expected true or false or a map, found a string"),
+        ({"lsp": {"x": {"env": {"A": 1}}}}, ("lsp", "x", "env", "A"), "expected a string, found an integer"),
         ({"model": {"id": "x"}}, ("model",), "expected a string, found a map"),
         ({"snapshot": "yes"}, ("snapshot",), "expected true or false, found a string"),
         ({"provider": []}, ("provider",), "expected a map, found a list"),

@@ -1,11 +1,14 @@
 """A store in a folder of its own, and the values that stand in it."""
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from tests import postgresql
 
 from instar.event import Event
 from instar.message import (
@@ -24,8 +27,10 @@ from instar.message import (
     User,
 )
 from instar.store import PutMessage, PutProject, PutSession
-from instar.store.sqlite import Store, open_store
+from instar.store.store import Store, open_store
 from instar.wire import ids
+
+collect_ignore = [] if os.environ.get("INSTAR_POSTGRESQL") else ["test_postgresql.py"]
 
 
 class Make:
@@ -99,10 +104,30 @@ def published() -> list[Event]:
     return []
 
 
+@pytest.fixture(
+    scope="session",
+    params=["sqlite", "postgresql"] if os.environ.get("INSTAR_POSTGRESQL") else ["sqlite"],
+)
+def fresh(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], Path | str]:
+    """Return a place where no database is yet: a file, or a server's schema."""
+    if request.param == "postgresql":
+        return postgresql.cluster().database
+    return lambda: tmp_path_factory.mktemp("store") / "data" / "instar.db"
+
+
 @pytest.fixture
-async def store(path: Path, published: list[Event]) -> AsyncIterator[Store]:
+def where(fresh: Callable[[], Path | str], path: Path) -> Path | str:
+    """Where the store is: in the file at `path`, or on a server."""
+    place = fresh()
+    return place if isinstance(place, str) else path
+
+
+@pytest.fixture
+async def store(where: Path | str, published: list[Event]) -> AsyncIterator[Store]:
     """An open store with the project that sessions outside a repository belong to."""
-    opened = await open_store(path, published.append)
+    opened = await open_store(where, published.append)
     await opened.commit([PutProject("global", "/", None, 1)])
     yield opened
     await opened.close()
@@ -118,10 +143,14 @@ async def talk(store: Store, make: Make) -> tuple[Session, User]:
 
 
 @pytest.fixture
-def sql(path: Path) -> Callable[..., list[tuple[Any, ...]]]:
-    """Run a statement on the file as another program would."""
+def sql(where: Path | str, path: Path) -> Callable[..., list[tuple[Any, ...]]]:
+    """Run a statement on the database as another program would."""
 
     def run(statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        if isinstance(where, str):
+            with psycopg.connect(where) as server:
+                found = server.execute(statement.replace("?", "%s"), parameters)  # type: ignore[arg-type]
+                return found.fetchall() if found.description else []
         connection = sqlite3.connect(path, isolation_level=None)
         try:
             return connection.execute(statement, parameters).fetchall()

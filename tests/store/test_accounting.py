@@ -19,8 +19,8 @@ from instar.store import (
     Share,
     Usage,
 )
-from instar.store.migrate import migrations, prepare
-from instar.store.sqlite import open_store
+from instar.store.sqlite import migrations, prepare
+from instar.store.store import open_store
 
 HOUR = 3_600_000
 TOKENS = Tokens(input=10, output=5, reasoning=3, cache=CacheTokens(read=2, write=1))

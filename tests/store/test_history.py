@@ -1,14 +1,13 @@
 """The durable events of all sessions, as somebody who was away reads them."""
 
-import sqlite3
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from instar import event
 from instar.event import Event, SessionUpdated
 from instar.message import Session
 from instar.store import DropSession, PutSession
-from instar.store.sqlite import Store
+from instar.store.store import Store
 from instar.wire import ids
 
 
@@ -68,14 +67,10 @@ async def test_of_a_session_that_is_gone_nothing_is_told_and_of_others_all(store
 
 
 async def test_what_another_program_wrote_over_several_lines_is_one_line(
-    store: Store, make: Any, path: Path
+    store: Store, make: Any, sql: Callable[..., list[Any]]
 ) -> None:
     told = await update(store, make.session())
-    with sqlite3.connect(path) as other:
-        other.execute(
-            "UPDATE event SET data = ?, type = 'session.updated.x'", ('{\n"sessionID":\r\n"ses_1"}',)
-        )
-    other.close()
+    sql("UPDATE event SET data = ?, type = 'session.updated.x'", '{\n"sessionID":\r\n"ses_1"}')
     (found,) = await store.events_after(0)
     assert (found.event_id, found.version) == (told.id, 1)
     assert found.data.split() == ["{", '"sessionID":', '"ses_1"}']

@@ -20,8 +20,8 @@ from instar.store import (
     PutValue,
     StoreError,
 )
-from instar.store.migrate import migrations, prepare
 from instar.store.rows import encode_commit
+from instar.store.sqlite import migrations, prepare
 from instar.wire import ids
 
 

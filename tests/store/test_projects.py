@@ -4,7 +4,7 @@ import sqlite3
 
 from instar.api.project import ProjectCommands, ProjectIcon
 from instar.store import PutProject
-from instar.store.sqlite import open_store
+from instar.store.store import open_store
 
 
 async def test_what_a_person_gave_a_project_stays_field_by_field(tmp_path):

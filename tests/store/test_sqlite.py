@@ -1,477 +1,297 @@
-import asyncio
-import signal
+import hashlib
+import os
+import re
+import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from instar import event, wire
-from instar.event import (
-    Event,
-    MessageUpdated,
-    PartDelta,
-    PartUpdated,
-    SessionDeleted,
-    SessionIdle,
-    SessionUpdated,
-)
-from instar.message import (
-    Assistant,
-    CacheTokens,
-    ErrorText,
-    MessageAbortedError,
-    Rule,
-    Session,
-    SessionTime,
-    Tokens,
-    ToolCompleted,
-    ToolError,
-    ToolPart,
-    ToolPending,
-    ToolSpan,
-    UnknownPart,
-    User,
-    WithParts,
-    decode_part,
-)
-from instar.store import (
-    DropAsk,
-    DropFollowUp,
-    DropMessage,
-    DropPart,
-    DropSession,
-    FollowUp,
-    PutApproval,
-    PutAsk,
-    PutFollowUp,
-    PutMessage,
-    PutPart,
-    PutProject,
-    PutSession,
-    PutUsage,
-    PutValue,
-    StoreError,
-    Usage,
-)
-from instar.store.sqlite import Store, open_store
-from instar.store.writer import Near
-from instar.wire import ids
+from instar import __version__
+from instar.store import StoreError
+from instar.store.database import statements
+from instar.store.sqlite import Migration, connect, explain, migrations, prepare, read_migration
+from instar.store.store import open_store
 
-Talk = tuple[Session, User]
 Sql = Callable[..., list[tuple[Any, ...]]]
 
-
-async def test_what_was_put_comes_back(store: Store, talk: Talk, make: Any) -> None:
-    session, user = talk
-    parts = [make.text(user, "a"), make.tool(user), make.text(user, "b")]
-    await store.commit([PutPart(part) for part in reversed(parts)])
-    assert await store.session(session.id) == session
-    assert await store.messages(session.id) == [WithParts(info=user, parts=parts)]
-
-
-async def test_what_is_not_there_is_none_or_empty(store: Store) -> None:
-    assert await store.session("ses_none") is None
-    assert await store.messages("ses_none") == []
-    assert await store.sessions() == []
-    assert await store.events_since("ses_none", 0) == []
-    assert await store.follow_ups("ses_none") == []
-    assert await store.asks() == []
-    assert await store.approvals("none") == []
-    assert await store.value("p", "k") is None
-    assert await store.values("p") == {}
-    assert await store.usage() == []
+CORE = {
+    "project": "id worktree vcs name icon_url icon_url_override icon_color time_created time_updated "
+    "time_initialized sandboxes commands",
+    "session": "id project_id workspace_id parent_id slug directory path title version share_url summary_additions "
+    "summary_deletions summary_files summary_diffs metadata cost tokens_input tokens_output tokens_reasoning "
+    "tokens_cache_read tokens_cache_write revert permission agent model time_created time_updated time_compacting "
+    "time_archived",
+    "message": "id session_id time_created time_updated data",
+    "part": "id message_id session_id time_created time_updated data",
+    "todo": "session_id content status priority position time_created time_updated",
+    "permission": "id project_id action resource time_created time_updated",
+    "event": "id aggregate_id seq type data",
+    "event_sequence": "aggregate_id seq owner_id",
+    "workspace": "id type name branch directory extra project_id time_used",
+}
+"""The columns of opencode 1.18's core tables, in order."""
 
 
-async def test_a_reopened_store_has_everything(store: Store, talk: Talk, make: Any, path: Path) -> None:
-    session, user = talk
-    part = decode_part(
-        {"id": "prt_1", "sessionID": session.id, "messageID": user.id, "type": "hologram", "z": [1]}
-    )
-    user = wire.decode({**wire.to_plain(user), "later": None}, User)
-    session = wire.decode({**wire.to_plain(session), "colour": {"r": 1}}, Session)
-    await store.commit([PutSession(session), PutMessage(user), PutPart(part)])
-    await store.close()
-    again = await open_store(path, lambda event: None)
-    (message,) = await again.messages(session.id)
-    assert isinstance(message.parts[0], UnknownPart)
-    assert message.to_plain() == {"info": {**wire.to_plain(user), "later": None}, "parts": [part.fields]}  # type: ignore[union-attr]
-    assert wire.to_plain(await again.session(session.id))["colour"] == {"r": 1}
-    await again.close()
+@pytest.fixture
+def where(path: Path) -> Path:
+    """Here it is about files."""
+    return path
 
 
-async def test_messages_come_oldest_first_and_a_limit_keeps_the_newest(store: Store, make: Any) -> None:
-    session, other = make.session(), make.session()
-    users = [make.user(session.id, created=created) for created in (5, 3, 3, 9)]
-    stray = make.user(other.id, created=4)
-    parts = [make.text(user) for user in (*users, stray)]
-    await store.commit([PutSession(session), PutSession(other)])
-    await store.commit([*map(PutMessage, (*users, stray)), *map(PutPart, parts)])
-    expected = [users[1].id, users[2].id, users[0].id, users[3].id]
-    for limit in (None, 4, 3, 1, 99, 0):
-        found = await store.messages(session.id, limit)
-        assert [one.info.id for one in found] == (
-            expected if limit is None else expected[max(0, 4 - limit) :]
-        )
-        assert all([part.message_id for part in one.parts] == [one.info.id] for one in found)
+def make(path: Path, steps: tuple[Migration, ...] | None = None) -> sqlite3.Connection:
+    return prepare(path, "NORMAL", migrations() if steps is None else steps)
 
 
-async def test_a_text_part_is_put_again_and_again_as_it_grows(store: Store, talk: Talk, make: Any) -> None:
-    session, user = talk
-    part = make.text(user, "")
-    for piece in "grow":
-        part.text += piece
-        await store.commit([PutPart(part)])
-    assert [one.parts for one in await store.messages(session.id)] == [[part]]
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-async def test_sessions_are_chosen_and_come_last_updated_first(store: Store, make: Any) -> None:
-    await store.commit([PutProject("p2", "/repo", "git", 1)])
-    a = make.session(time=SessionTime(created=1, updated=10))
-    b = make.session(time=SessionTime(created=1, updated=30), project_id="p2", directory="/repo")
-    c = make.session(time=SessionTime(created=1, updated=20), parent_id=a.id)
-    d = make.session(time=SessionTime(created=1, updated=40, archived=41))
-    await store.commit([PutSession(one) for one in (a, b, c, d)])
-    for chosen, expected in (
-        ({}, [b, c, a]),
-        ({"archived": True}, [d, b, c, a]),
-        ({"limit": 2}, [b, c]),
-        ({"project_id": "p2"}, [b]),
-        ({"project_id": "global", "archived": True}, [d, c, a]),
-        ({"directory": "/work"}, [c, a]),
-        ({"parent_id": a.id}, [c]),
-        ({"project_id": "p2", "parent_id": a.id}, []),
-    ):
-        assert await store.sessions(**chosen) == expected, chosen
+@pytest.fixture
+def closed_folder() -> Iterator[Path]:
+    """A folder that this process may read and not write, also when a superuser runs the tests."""
+    folder = Path(tempfile.mkdtemp(prefix="instar-closed-"))
+    make(folder / "instar.db").close()
+    (folder / "instar.db").chmod(0o444)
+    folder.chmod(0o555)
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+        yield folder
+        os.seteuid(0)
+    else:
+        yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
 
 
-async def test_sync_events_are_kept_in_order_and_the_others_only_published(
-    store: Store, talk: Talk, make: Any, published: list[Event]
-) -> None:
-    session, user = talk
-    part = make.text(user)
-    delta = PartDelta(session_id=session.id, message_id=user.id, part_id=part.id, field="text", delta="d")
-    events = [
-        event.make(one)
-        for one in (
-            SessionUpdated(session_id=session.id, info=session),
-            delta,
-            MessageUpdated(session_id=session.id, info=user),
-            SessionIdle(session_id=session.id),
-            PartUpdated(session_id=session.id, part=part, time=7),
-        )
-    ]
-    assert await store.commit([PutPart(part)], events) == 3
-    assert published == events
-    kept = await store.events_since(session.id, 0)
-    assert [(one.seq, one.event_id, one.session_id, one.type) for one in kept] == [
-        (1, events[0].id, session.id, "session.updated.1"),
-        (2, events[2].id, session.id, "message.updated.1"),
-        (3, events[4].id, session.id, "message.part.updated.1"),
-    ]
-    assert [one.data for one in kept] == [events[index].to_plain()["properties"] for index in (0, 2, 4)]
-    assert await store.events_since(session.id, 1, limit=1) == [kept[1]]
-    assert await store.events_since(session.id, 3) == []
+@pytest.mark.parametrize("table", CORE)
+def test_a_table_of_opencode_has_opencodes_columns(path: Path, table: str, sql: Sql) -> None:
+    make(path).close()
+    assert [row[1] for row in sql(f"PRAGMA table_info({table})")] == CORE[table].split()
 
 
-async def test_a_published_event_is_already_readable(path: Path, make: Any) -> None:
-    session = make.session()
-    reads: list[asyncio.Task[Any]] = []
-    opened = await open_store(
-        path, lambda event: reads.append(asyncio.get_running_loop().create_task(opened.session(session.id)))
-    )
-    changed = event.make(SessionUpdated(session_id=session.id, info=session))
-    await opened.commit([PutProject("global", "/", None, 1), PutSession(session)], [changed])
-    assert await reads[0] == session
-    await opened.close()
+def test_every_other_table_bears_our_prefix(path: Path, sql: Sql) -> None:
+    make(path).close()
+    names = {row[0] for row in sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert {name for name in names - set(CORE) if not name.startswith("instar_")} == set()
 
 
-async def test_a_commit_that_fails_publishes_and_keeps_nothing(
-    store: Store, talk: Talk, make: Any, published: list[Event]
-) -> None:
-    session, user = talk
-    good, lost = make.text(user), make.text(make.user("ses_none"))
-    changed = event.make(PartUpdated(session_id=session.id, part=good, time=1))
-    with pytest.raises(StoreError, match="belongs to a project, session or message that is not in the store"):
-        await store.commit([PutPart(good), PutPart(lost)], [changed])
-    assert published == []
-    assert (await store.messages(session.id))[0].parts == []
-    assert await store.commit([PutPart(good)], [changed]) == 1
-
-
-@pytest.mark.parametrize("value", [object(), {1, object()}, {"deep": lambda: None}])
-async def test_what_is_not_json_is_refused_before_anything_is_written(store: Store, value: object) -> None:
-    with pytest.raises(StoreError, match="cannot be written as JSON"):
-        await store.commit([PutValue("p", "a", 1), PutValue("p", "b", value)])
-    assert await store.values("p") == {}
-
-
-async def test_a_number_too_large_for_a_column_is_an_error_not_a_crash(store: Store, make: Any) -> None:
-    session = make.session(time=SessionTime(created=2**70, updated=1))
-    with pytest.raises(StoreError, match="too large"):
-        await store.commit([PutSession(session)])
-    assert await store.sessions() == []
-
-
-async def test_text_that_is_not_unicode_is_stored_with_replacement_characters(
-    store: Store, talk: Talk, make: Any
-) -> None:
-    session, user = talk
-    await store.commit([PutPart(make.text(user, "file \udcff name"))])
-    assert (await store.messages(session.id))[0].parts[0].text == "file \ufffd name"  # type: ignore[union-attr]
-    await store.commit(
-        [PutSession(wire.replace(session, title="cut \ud83d", metadata={"k\udcff": "\udcff"}))]
-    )
-    kept = await store.session(session.id)
-    assert kept is not None
-    assert (kept.title, kept.metadata) == ("cut \ufffd", {"k\ufffd": "\ufffd"})
-
-
-async def test_dropping_takes_what_belongs_to_it(store: Store, talk: Talk, make: Any, sql: Sql) -> None:
-    session, user = talk
-    first, second = make.text(user, "a"), make.text(user, "b")
-    other = make.user(session.id, created=5)
-    await store.commit([PutMessage(other), *map(PutPart, (first, second, make.text(other)))])
-    await store.commit([DropPart(first.id)])
-    assert next(one.parts for one in await store.messages(session.id)) == [second]
-    await store.commit([DropMessage(other.id)])
-    assert sql("SELECT id FROM part") == [(second.id,)]
-    await store.commit([
-        PutFollowUp(FollowUp(ids.new("fup"), session.id, "person", {}, 1)),
-        PutAsk("per_1", session.id, {}),
-        PutUsage(Usage(session.id, None, "prompt", "p", "m", Tokens.zero(), None, 1)),
-    ])  # fmt: skip
-    assert await store.lease(session.id, "me", 1000)
-    await store.commit(
-        [DropSession(session.id)], [event.make(SessionDeleted(session_id=session.id, info=session))]
-    )
-    for table in ("session", "message", "part", "event", "event_sequence", "instar_follow_up", "instar_ask",
-                  "instar_lease", "instar_leftover"):  # fmt: skip
-        assert sql(f"SELECT * FROM {table}") == [], table
-    assert len(await store.usage()) == 1  # what was spent stays spent
-
-
-async def test_follow_ups_wait_in_the_order_they_came(store: Store, talk: Talk) -> None:
-    session, _ = talk
-    queued = [FollowUp(f"fup_{name}", session.id, "person", {"parts": [{"text": name}]}, 9) for name in "zab"]
-    for one in queued:
-        await store.commit([PutFollowUp(one)])
-    assert await store.follow_ups(session.id) == queued
-    await store.commit([DropFollowUp("fup_a"), DropFollowUp("fup_never")])
-    assert await store.follow_ups(session.id) == [queued[0], queued[2]]
-
-
-async def test_asks_wait_until_they_are_dropped(store: Store, talk: Talk, make: Any) -> None:
-    session, _ = talk
-    other = make.session()
-    await store.commit(
-        [PutSession(other), PutAsk("per_2", session.id, {"a": [1]}), PutAsk("per_1", other.id, {})]
-    )
-    assert await store.asks() == [PutAsk("per_2", session.id, {"a": [1]}), PutAsk("per_1", other.id, {})]
-    assert await store.asks(other.id) == [PutAsk("per_1", other.id, {})]
-    await store.commit([DropAsk("per_2")])
-    assert await store.asks(session.id) == []
-
-
-async def test_approvals_of_a_project_come_oldest_first(store: Store) -> None:
-    await store.commit([PutProject("p2", "/repo", "git", 1)])
-    rules = [
-        Rule(permission="bash", pattern=pattern, action="allow") for pattern in ("git *", "a *", "git *")
-    ]
-    for rule in rules:
-        await store.commit([PutApproval("global", rule)])
-    assert await store.approvals("global") == rules[:2]
-    assert await store.approvals("p2") == []
-
-
-@pytest.mark.parametrize("value", [0, False, "", [], {}, {"a": [1, None, 1.5]}, "☃", 2**80])
-async def test_a_plugins_value_comes_back_and_none_deletes_it(store: Store, value: object) -> None:
-    await store.commit([PutValue("p", "k", value), PutValue("q", "k", "other")])
-    assert await store.value("p", "k") == value
-    await store.commit([PutValue("p", "k", None)])
-    assert await store.value("p", "k") is None
-    assert await store.value("q", "k") == "other"
-
-
-async def test_a_prefix_is_a_prefix_and_no_pattern(store: Store) -> None:
-    for key in ("a%", "a%b", "aXb", "a_", "A%", "b"):
-        await store.commit([PutValue("p", key, key)])
-    assert list(await store.values("p", "a%")) == ["a%", "a%b"]
-    assert list(await store.values("p", "a_")) == ["a_"]
-    assert len(await store.values("p")) == 6
-
-
-async def test_usage_is_booked_and_chosen_by_session_and_time(store: Store) -> None:
-    tokens = Tokens(total=15, input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
-    calls = [
-        Usage("ses_a", "msg_1", "prompt", "p", "m", tokens, 0.25, 30),
-        Usage("ses_b", None, "title", "p", "m", Tokens.zero(), None, 10),
-        Usage("ses_a", None, "heartbeat", "p", "m", Tokens.zero(), 0.0, 20),
-    ]
-    await store.commit([PutUsage(call) for call in calls])
-    assert await store.usage() == [calls[1], calls[2], calls[0]]
-    assert await store.usage("ses_a") == [calls[2], calls[0]]
-    assert await store.usage("ses_a", since=21) == [calls[0]]
-    assert await store.usage(since=20) == [calls[2], calls[0]]
-
-
-async def test_a_lease_is_one_owners_and_its_fence_rises_with_every_holder(store: Store, talk: Talk) -> None:
-    session, _ = talk
-    mine = await store.lease(session.id, "me", 60_000)
-    assert mine is not None
-    assert mine.fence == 1
-    renewed = await store.lease(session.id, "me", 120_000)
-    assert renewed is not None
-    assert (renewed.fence, renewed.expires > mine.expires) == (1, True)
-    assert await store.lease(session.id, "you", 60_000) is None
-    assert await store.holder(session.id) == renewed
-    await store.release(renewed)
-    assert await store.holder(session.id) is None
-    yours = await store.lease(session.id, "you", -1)
-    assert yours is not None
-    assert yours.fence == 2
-    assert await store.holder(session.id) is None  # it has run out
-    taken = await store.lease(session.id, "me", 60_000)
-    assert taken is not None
-    assert taken.fence == 3
-    await store.release(yours)
-    assert await store.lease(session.id, "you", 60_000) is None
-
-
-async def test_a_row_that_cannot_be_read_at_once_is_read_by_a_thread(
-    store: Store, talk: Talk, path: Path
-) -> None:
-    other = path.with_name("held.db")
-    held = sqlite3.connect(other, isolation_level=None)
-    held.execute("BEGIN EXCLUSIVE")
-    store._near = Near(other)
-    assert await store.session(talk[0].id) == talk[0]
-    held.close()
-
-
-async def test_two_stores_on_one_file_share_leases_and_numbers(store: Store, talk: Talk, path: Path) -> None:
-    session, user = talk
-    other = await open_store(path, lambda event: None)
-    took = await asyncio.gather(
-        *(one.lease(session.id, f"o{n}", 60_000) for n, one in enumerate([store, other] * 5))
-    )
-    assert len([lease for lease in took if lease is not None]) == 1
-
-    def changed() -> Event:
-        return event.make(MessageUpdated(session_id=session.id, info=user))
-
-    given = await asyncio.gather(*(one.commit([], [changed()]) for one in [store, other] * 20))
-    assert sorted(given) == list(range(1, 41))
-    await other.close()
-
-
-async def test_a_lease_on_a_session_that_is_not_there_is_an_error(store: Store) -> None:
-    with pytest.raises(StoreError, match="not in the store"):
-        await store.lease("ses_none", "me", 1)
-
-
-async def test_what_was_running_when_the_process_died_is_marked_in_one_commit(
-    store: Store, talk: Talk, make: Any, published: list[Event]
-) -> None:
-    session, _ = talk
-    cut, done = make.answer(session.id), make.answer(session.id, created=3)
-    done.time.completed = 4
-    failed = make.answer(session.id, created=4, error=MessageAbortedError(data=ErrorText(message="Aborted")))
-    finished = ToolCompleted(
-        input={}, output='"running"', title="t", metadata={}, time=ToolSpan(start=1, end=2)
-    )
-    running, pending = make.tool(cut), make.tool(cut, state=ToolPending(input={}, raw='{"a'))
-    kept = [make.tool(cut, state=finished), make.text(cut, '{"type":"tool","status":"pending"}')]
-    parts = [running, pending, *kept]
-    await store.commit([*map(PutMessage, (cut, done, failed)), *map(PutPart, parts)])
-
-    assert await store.interrupt(session.id, 1000) == 2
-
-    found = {part.id: part for one in await store.messages(session.id) for part in one.parts}
-    assert [found[part.id] for part in kept] == kept
-    text = "Tool execution was interrupted: the process that ran it ended."
-    ran, waited = found[running.id], found[pending.id]
-    assert isinstance(ran, ToolPart)
-    assert isinstance(waited, ToolPart)
-    assert ran.state == ToolError(
-        input={"command": "sleep 9"}, error=text, metadata={"output": "a", "interrupted": True},
-        time=ToolSpan(start=5, end=1000),
-    )  # fmt: skip
-    assert waited.state == ToolError(
-        input={}, error=text, metadata={"interrupted": True}, time=ToolSpan(start=1000, end=1000)
-    )
-    answers = {
-        one.info.id: one.info for one in await store.messages(session.id) if isinstance(one.info, Assistant)
+def test_the_references_between_tables_are_opencodes(path: Path, sql: Sql) -> None:
+    make(path).close()
+    found = {
+        (table, row[3], row[2], row[4], row[6])
+        for table in CORE
+        for row in sql(f"PRAGMA foreign_key_list({table})")
     }
-    assert answers[cut.id].time.completed == answers[failed.id].time.completed == 1000
-    assert isinstance(answers[cut.id].error, MessageAbortedError)
-    assert answers[failed.id].error == failed.error
-    assert answers[done.id] == done
-    kinds = ["message.part.updated"] * 2 + ["message.updated"] * 2
-    assert [one.type for one in published] == kinds
-    assert [one.type for one in await store.events_since(session.id, 0)] == [kind + ".1" for kind in kinds]
-    assert await store.interrupt(session.id, 2000) == 0
-    assert len(published) == 4
+    assert found == {
+        ("session", "project_id", "project", "id", "CASCADE"),
+        ("message", "session_id", "session", "id", "CASCADE"),
+        ("part", "message_id", "message", "id", "CASCADE"),
+        ("todo", "session_id", "session", "id", "CASCADE"),
+        ("permission", "project_id", "project", "id", "CASCADE"),
+        ("event", "aggregate_id", "event_sequence", "aggregate_id", "CASCADE"),
+        ("workspace", "project_id", "project", "id", "CASCADE"),
+    }
 
 
-async def test_a_closed_store_says_so(path: Path) -> None:
-    opened = await open_store(path, lambda event: None)
-    await opened.session("ses_none")
-    await opened.close()
-    await opened.close()
-    with pytest.raises(StoreError, match="the store is closed"):
-        await opened.session("ses_none")
-    with pytest.raises(StoreError, match="the store is closed"):
-        await opened.commit([])
+def test_the_indexes_are_opencodes(path: Path, sql: Sql) -> None:
+    make(path).close()
+    found = {row[0] for row in sql("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")}
+    assert {name for name in found if not name.startswith("instar_")} == {
+        "event_aggregate_seq_idx", "event_aggregate_type_seq_idx", "message_session_time_created_id_idx",
+        "part_message_id_id_idx", "part_session_idx", "permission_project_action_resource_idx", "session_parent_idx",
+        "session_project_idx", "session_workspace_idx", "todo_session_idx",
+    }  # fmt: skip
 
 
-CHILD = """
-import asyncio, sys
-from pathlib import Path
-from instar import event; from instar.wire import ids
-from instar.event import MessageUpdated
-from instar.message import Created, ModelRef, Session, SessionTime, User
-from instar.store import PutMessage, PutProject, PutSession
-from instar.store.sqlite import open_store
+def test_migrations_are_numbered_from_one_without_gaps_and_recorded(path: Path, sql: Sql) -> None:
+    make(path).close()
+    steps = migrations()
+    assert [step.version for step in steps] == list(range(1, len(steps) + 1))
+    recorded = sql("SELECT version, name, checksum, instar FROM instar_migration ORDER BY version")
+    assert recorded == [(step.version, step.name, step.checksum, __version__) for step in steps]
+    assert all(len(step.checksum) == 64 for step in steps)
 
-async def main():
-    store = await open_store(Path(sys.argv[1]), lambda one: print("told", one.properties.info.id, flush=True))
-    session = Session(id="ses_1", slug="a-b", project_id="global", directory="/", title="t", version="1",
-                      time=SessionTime(created=1, updated=1))
-    await store.commit([PutProject("global", "/", None, 1), PutSession(session)])
 
-    async def write(worker):
-        while True:
-            user = User(id=ids.new("msg"), session_id="ses_1", time=Created(created=1), agent="a",
-                        model=ModelRef(provider_id="p", model_id="m"))
-            seq = await store.commit([PutMessage(user)], [event.make(MessageUpdated(session_id="ses_1", info=user))])
-            print("seq", seq, flush=True)
+def test_every_statement_is_one_that_the_schema_understands(path: Path) -> None:
+    connection = make(path)
+    for name, statement in statements().items():
+        named = dict.fromkeys(re.findall(r":(\w+)", statement))
+        numbered = max([int(number) for number in re.findall(r"\?(\d)", statement)] or [statement.count("?")])
+        assert connection.execute("EXPLAIN " + statement, named or [None] * numbered).fetchall(), name
+    connection.close()
 
-    await asyncio.gather(*map(write, range(4)))
 
-asyncio.run(main())
-"""
+def test_the_connection_has_the_settings_of_the_design(path: Path) -> None:
+    connection = make(path)
+    settings = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in (
+        "journal_mode", "synchronous", "foreign_keys", "busy_timeout")}  # fmt: skip
+    assert settings == {"journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "busy_timeout": 5000}
+    connection.close()
+    full = prepare(path, "FULL", migrations())
+    assert full.execute("PRAGMA synchronous").fetchone() == (2,)
+    full.close()
+
+
+def test_only_its_owner_reads_the_file(path: Path) -> None:
+    make(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_opening_again_changes_nothing(path: Path) -> None:
+    make(path).close()
+    before = digest(path)
+    make(path).close()
+    assert digest(path) == before
+
+
+def test_a_new_step_is_applied_to_what_is_there(path: Path, tmp_path: Path, sql: Sql) -> None:
+    make(path).close()
+    sql(
+        "INSERT INTO project (id, worktree, time_created, time_updated, sandboxes) VALUES ('p', '/', 1, 1, '[]')"
+    )
+    file = tmp_path / "0099_more.sql"
+    file.write_text(
+        "-- a comment; with a semicolon\nCREATE TABLE instar_more (a text);\nUPDATE project SET name = 'x;y';\n"
+    )
+    make(path, (*migrations(), read_migration(file))).close()
+    assert sql("SELECT name FROM project") == [("x;y",)]
+    assert sql("SELECT max(version) FROM instar_migration") == [(99,)]
+
+
+def test_a_step_that_fails_leaves_nothing_of_itself(path: Path, tmp_path: Path, sql: Sql) -> None:
+    make(path).close()
+    file = tmp_path / "0099_bad.sql"
+    file.write_text("CREATE TABLE instar_more (a text);\nINSERT INTO nowhere VALUES (1);\n")
+    with pytest.raises(StoreError, match="no such table: nowhere"):
+        make(path, (*migrations(), read_migration(file)))
+    assert sql("SELECT name FROM sqlite_master WHERE name = 'instar_more'") == []
+    assert sql("SELECT max(version) FROM instar_migration") == [(len(migrations()),)]
+    make(path).close()
+
+
+async def refused(path: Path) -> str:
+    with pytest.raises(StoreError) as caught:
+        await open_store(path, lambda event: None)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+async def test_a_newer_instars_database_is_refused_with_both_versions_and_left_alone(
+    path: Path, sql: Sql
+) -> None:
+    make(path).close()
+    sql("INSERT INTO instar_migration VALUES (77, 'later', 'c', '9.8.7', 1)")
+    before = digest(path)
+    text = await refused(path)
+    assert "written by instar 9.8.7 (schema 77)" in text
+    assert f"this is instar {__version__} (schema {len(migrations())})" in text
+    assert digest(path) == before
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name]
+
+
+async def test_a_database_whose_steps_differ_from_ours_is_refused_and_left_alone(
+    path: Path, sql: Sql
+) -> None:
+    make(path).close()
+    sql("UPDATE instar_migration SET checksum = 'other' WHERE version = 1")
+    before = digest(path)
+    assert "0001_opencode was applied to it in another form" in await refused(path)
+    assert digest(path) == before
+
+
+async def test_another_programs_database_is_refused_and_left_alone(path: Path, sql: Sql) -> None:
+    path.parent.mkdir()
+    sql("CREATE TABLE session (id text)")
+    before = digest(path)
+    assert "another program's database" in await refused(path)
+    assert digest(path) == before
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("# my notes\n" * 200)
+    before = digest(path)
+    assert "file is not a database: move the file away" in await refused(path)
+    assert digest(path) == before
+
+
+async def test_a_damaged_database_is_refused_with_what_to_do(path: Path) -> None:
+    make(path).close()
+    data = bytearray(path.read_bytes())
+    data[100:4096] = b"\xff" * 3996
+    path.write_bytes(data)
+    assert "keep a copy" in await refused(path)
+
+
+@pytest.mark.parametrize("name", ["instar.db", "other.db", "deeper/instar.db"])
+async def test_a_place_that_cannot_be_written_to_is_refused_with_what_to_do(
+    closed_folder: Path, name: str
+) -> None:
+    assert "make the file and its folder writable" in await refused(closed_folder / name)
+
+
+@pytest.mark.parametrize("kind", ["folder", "file in the way"])
+async def test_a_path_that_cannot_be_a_database_is_refused(path: Path, kind: str) -> None:
+    if kind == "folder":
+        path.mkdir(parents=True)
+    else:
+        path.parent.write_text("")
+    said = await refused(path)
+    assert "Errno" not in said
+    if kind == "file in the way":
+        assert f"{path.parent} is a file, and a folder is needed there: move it away" in said
 
 
 @pytest.mark.slow
-async def test_what_was_announced_survives_kill_9(path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    lines = [child.stdout.readline() for _ in range(200)]
-    child.send_signal(signal.SIGKILL)
-    rest, _ = child.communicate()
-    whole = "".join(lines) + rest[: rest.rfind("\n") + 1]
-    told = [line.split()[1] for line in whole.splitlines() if line.startswith("told")]
-    numbers = [int(line.split()[1]) for line in whole.splitlines() if line.startswith("seq")]
-    assert min(len(told), len(numbers)) >= 50
+def test_processes_that_open_a_new_database_at_once_all_succeed(path: Path, sql: Sql) -> None:
+    script = (
+        "import sys; from pathlib import Path; from instar.store.sqlite import prepare, migrations\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "prepare(Path(sys.argv[1]), 'NORMAL', migrations()).close()\n"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    children = [
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    assert [(child.communicate()[1], child.returncode) for child in children] == [("", 0)] * 4
+    assert sql("SELECT count(*) FROM instar_migration") == [(len(migrations()),)]
 
-    again = await open_store(path, lambda event: None)
-    kept = await again.events_since("ses_1", 0, limit=100_000)
-    assert [one.seq for one in kept] == list(range(1, len(kept) + 1))
-    assert {one.data["info"]["id"] for one in kept} >= set(told)
-    assert {one.seq for one in kept} >= set(numbers)
-    assert {one.info.id for one in await again.messages("ses_1")} == {one.data["info"]["id"] for one in kept}
-    await again.close()
+
+def test_a_reader_connection_guards_references_too(path: Path) -> None:
+    make(path).close()
+    connection = connect(path)
+    assert connection.execute("PRAGMA foreign_keys").fetchone() == (1,)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("database is locked", "end that program"),
+        ("database or disk is full", "free some space"),
+        ("database disk image is malformed", "keep a copy"),
+        ("something new", "something new"),
+    ],
+)
+def test_an_error_of_sqlite_says_where_and_what_to_do(text: str, advice: str) -> None:
+    found = str(explain(sqlite3.OperationalError(text), Path("/x/instar.db")))
+    assert found.startswith(f"/x/instar.db: {text}")
+    assert advice in found

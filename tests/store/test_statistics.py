@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from instar.api.stats import SpentCacheTokens, SpentSum, SpentTokens
 from instar.message import CacheTokens, Tokens
 from instar.store import PutUsage, Usage
-from instar.store.sqlite import Store, open_store
 from instar.store.statistics import BY, Wanted, lines, total, unpriced
+from instar.store.store import Store, open_store
 
 DAY = 86_400_000
 FIGURES = [
@@ -43,11 +44,11 @@ def call(**fields: Any) -> Usage:
     return Usage(**(plain | fields))
 
 
-def asked(folder: Path, booked: list[Usage], *questions: Any) -> list[Any]:
+def asked(where: Path | str, booked: list[Usage], *questions: Any) -> list[Any]:
     """Book calls in a new store and return the answers."""
 
     async def run() -> list[Any]:
-        store = await open_store(folder / "instar.db", lambda event: None)
+        store = await open_store(where, lambda event: None)
         try:
             await store.commit([PutUsage(one) for one in booked])
             return [await store.ask(question) for question in questions]
@@ -81,12 +82,12 @@ calls = st.builds(
 @settings(max_examples=25, deadline=None)
 @given(booked=st.lists(calls, max_size=12), since=st.integers(0, 5 * DAY))
 def test_each_sum_is_that_of_its_calls_and_the_tables_add_up_to_the_whole(
-    tmp_path_factory: pytest.TempPathFactory, booked: list[Usage], since: int
+    fresh: Callable[[], Path | str], booked: list[Usage], since: int
 ) -> None:
     wanted = Wanted(since=since, until=4 * DAY)
     chosen = [one for one in booked if since <= one.created < 4 * DAY]
     (whole, first, last), free, *tables = asked(
-        tmp_path_factory.mktemp("store"),
+        fresh(),
         booked,
         partial(total, wanted),
         partial(unpriced, wanted),
@@ -127,25 +128,25 @@ def test_each_sum_is_that_of_its_calls_and_the_tables_add_up_to_the_whole(
     [((0, 0, 0), None), ((0, 10, 0), 1.0), ((30, 60, 10), 0.6), ((5, 0, 5), 0.0)],
 )
 def test_the_cached_share_is_of_all_that_was_sent(
-    tmp_path: Path, given: tuple[int, int, int], cached: float | None
+    where: Path | str, given: tuple[int, int, int], cached: float | None
 ) -> None:
     whole, read, written = given
     booked = call(
         tokens=Tokens(input=whole, output=1, reasoning=0, cache=CacheTokens(read=read, write=written))
     )
-    ((found, *_),) = asked(tmp_path, [booked], partial(total, Wanted()))
+    ((found, *_),) = asked(where, [booked], partial(total, Wanted()))
     assert found.cached == cached
 
 
 @pytest.mark.slow
-def test_sums_of_a_hundred_thousand_calls_are_made_by_the_database(tmp_path: Path) -> None:
+def test_sums_of_a_hundred_thousand_calls_are_made_by_the_database(where: Path | str) -> None:
     rows = [
         call(session_id=f"ses_{n % 500}", model_id=f"m{n % 5}", created=n * 100_000, agent="build")
         for n in range(100_000)
     ]
 
     async def run() -> float:
-        store: Store = await open_store(tmp_path / "instar.db", lambda event: None)
+        store: Store = await open_store(where, lambda event: None)
         try:
             await store.commit([PutUsage(one) for one in rows])
             before = time.process_time()

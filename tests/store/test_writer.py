@@ -9,7 +9,7 @@ import pytest
 
 from instar.event import Event, SessionIdle, make
 from instar.store import StoreError
-from instar.store.migrate import migrations, prepare
+from instar.store.sqlite import SqliteFile
 from instar.store.writer import Near, Readers, Writer
 
 Work = Callable[[sqlite3.Connection], Any]
@@ -44,7 +44,7 @@ class Gate:
 
 @pytest.fixture
 async def writer(path: Path, published: list[Event]) -> Any:
-    made = Writer(path, lambda: prepare(path, "NORMAL", migrations()), published.append)
+    made = Writer(SqliteFile(path), published.append)
     await made.start()
     yield made
     await made.close()
@@ -122,8 +122,7 @@ async def test_events_are_announced_on_the_loops_thread_in_the_order_of_the_comm
     heard: list[tuple[str | None, bool]] = []
     loop_thread = threading.get_ident()
     made = Writer(
-        path,
-        lambda: prepare(path, "NORMAL", migrations()),
+        SqliteFile(path),
         lambda event: heard.append((event.session_id, threading.get_ident() == loop_thread)),
     )
     await made.start()
@@ -142,7 +141,7 @@ async def test_a_subscriber_that_raises_keeps_nobody_from_hearing(path: Path) ->
         heard.append(str(event.session_id))
 
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    made = Writer(path, lambda: prepare(path, "NORMAL", migrations()), publish)
+    made = Writer(SqliteFile(path), publish)
     await made.start()
     assert await made.submit(put("a"), [idle("bad"), idle("good")]) == 1
     assert heard == ["good"]
@@ -172,11 +171,9 @@ async def test_closing_finishes_what_was_submitted_and_then_refuses(writer: Writ
 
 
 async def test_a_writer_that_cannot_open_says_why(path: Path) -> None:
-    def fail() -> sqlite3.Connection:
-        raise StoreError("no")
-
-    with pytest.raises(StoreError, match="no"):
-        await Writer(path, fail, lambda event: None).start()
+    path.mkdir(parents=True)
+    with pytest.raises(StoreError, match="unable to open"):
+        await Writer(SqliteFile(path), lambda event: None).start()
 
 
 async def test_a_file_that_another_process_holds_is_an_error_for_all_who_wait(
@@ -200,7 +197,7 @@ async def test_a_file_that_another_process_holds_is_an_error_for_all_who_wait(
 
 
 async def test_a_reader_sees_what_was_committed_and_one_state_throughout(writer: Writer, path: Path) -> None:
-    readers = Readers(path)
+    readers = Readers(SqliteFile(path))
     await writer.submit(put("a"))
     assert await readers.submit(keys) == ["a"]
     reading, written = threading.Event(), threading.Event()
@@ -221,7 +218,7 @@ async def test_a_reader_sees_what_was_committed_and_one_state_throughout(writer:
 
 
 async def test_a_reader_outlives_a_read_that_fails(writer: Writer, path: Path) -> None:
-    readers = Readers(path)
+    readers = Readers(SqliteFile(path))
     for _ in range(4):
         with pytest.raises(StoreError, match="no such table"):
             await readers.submit(lambda connection: connection.execute("SELECT * FROM nowhere"))
@@ -272,7 +269,7 @@ def test_a_near_row_is_read_at_once_and_what_another_process_locks_is_not_waited
     path = tmp_path / "near.db"
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("CREATE TABLE t (a)")
-    near = Near(path)
+    near = Near(SqliteFile(path))
     assert near.read(lambda connection: connection.execute("SELECT count(*) FROM t").fetchall()) == [(0,)]
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(BlockingIOError):

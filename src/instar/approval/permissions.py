@@ -20,7 +20,7 @@ from instar.plugin.door import Plugins
 from instar.settings.permission import MAY_RUN, Action, decide, evaluate, has_hole, matches, restricted
 from instar.store import DropAsk, PutApproval, PutAsk, PutValue, Write
 from instar.store.lease import is_dead
-from instar.store.sqlite import Store
+from instar.store.store import Store
 from instar.wire import ids
 
 log = logging.getLogger("instar.permission")

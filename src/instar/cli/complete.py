@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from instar.runtime.configured import ConfiguredRooms
-    from instar.store.sqlite import Store
+    from instar.store.store import Store
 
 Named = Iterable[tuple[str, str]]
 """Words and what they mean."""
@@ -61,9 +61,9 @@ async def _rooms(ctx: click.Context) -> "ConfiguredRooms":
 
 async def _stored(ctx: click.Context, names: "Callable[[Store, str], Awaitable[Named]]") -> Named:
     """Return the names that the database has of the folder's project."""
-    from instar.store.sqlite import open_store
+    from instar.store.store import database_at, open_store
 
-    if not ctx.obj.paths.database.exists():
+    if not database_at(ctx.obj.paths.database).made():
         return []
     project = await ctx.obj.project(_folder(ctx))
     store = await open_store(ctx.obj.paths.database, lambda events: None)

@@ -41,7 +41,8 @@ from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
 from instar.settings.trust import TrustError
 from instar.store import StoreError
-from instar.store.migrate import migrations, prepare
+from instar.store.sqlite import migrations, prepare
+from instar.store.store import database_at
 from instar.wire.document import DocumentError, read_jsonc
 
 PORT: Final = 4096
@@ -281,7 +282,20 @@ SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < 
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
-def _database(path: Path) -> Diagnosis:
+def _database(where: Path | str) -> Diagnosis:
+    if isinstance(where, Path):
+        return _file(where)
+    try:
+        database = database_at(where)
+        with closing(database.open()) as connection:
+            ((version,),) = connection.run("schema")
+        text = f"{database.name}, schema {version}, {database.size() / 2**20:.1f} MiB"
+        return Diagnosis("database", "ok", text)
+    except StoreError as error:
+        return Diagnosis("database", "problem", str(error))
+
+
+def _file(path: Path) -> Diagnosis:
     if not path.exists():
         parent = next(one for one in path.parents if one.exists())
         if not parent.is_dir():

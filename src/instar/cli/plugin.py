@@ -5,7 +5,7 @@ import difflib
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -129,7 +129,7 @@ def remove(context: Context, name: str, as_json: bool) -> None:
         echo(f"removed: {name}")
 
 
-def _unknown(name: str, installed: dict[str, InstalledPlugin]) -> Any:
+def _unknown(name: str, installed: dict[str, InstalledPlugin]) -> NoReturn:
     raise Failure(f"there is no plugin {name!r}; there are: {', '.join(sorted(installed)) or 'none'}", 2)
 
 
@@ -234,7 +234,7 @@ def brings(installed: InstalledPlugin, files: Files, environment: Mapping[str, s
         left = {what for name, what in _NOT_TAKEN.items() if name in installed.manifest or _has(files, name)}
         lines += [f"not taken: {what}" for what in sorted(left) if installed.format == "claude"]
         lines += [f"left out: {problem}" for problem in problems]
-        yield from (one_line(f"  {line.replace(f'{folder}/', '')}") for line in lines)
+    yield from (one_line(line.replace(f"{folder}/", "")) for line in lines)
 
 
 def _has(files: Files, name: str) -> bool:

@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "workspace": ("instar.cli.workspace:command", "List, make or remove worktrees for sessions."),
         "serve": ("instar.cli.serve:command", "Serve opencode's HTTP interface."),
         "open": ("instar.cli.open:command", "Open the page of a running server in a browser, or start one."),
+        "db": ("instar.cli.db:command", "Move what is stored to another database."),
         "stop": ("instar.cli.stop:command", "End every turn that runs in a folder's project, or everywhere."),
         "stats": ("instar.cli.stats:command", "Show what model calls used and cost."),
         "opencode": ("instar.cli.opencode:command", "Install instar's plugins in opencode."),

@@ -24,6 +24,7 @@ from instar.server.listen import Address, BindError, Exposure, is_loopback, serv
 from instar.server.own_server import OwnServer
 from instar.server.password import Password, find_password
 from instar.settings.install import installing
+from instar.settings.paths import DATABASE_VARIABLE
 
 GRACE: Final = 5.0
 PORT: Final = 4096
@@ -47,6 +48,9 @@ PORT: Final = 4096
 )
 @click.option("--socket", metavar="PATH", help="Listen at a Unix socket, mode 0600, instead.")
 @folder_option("The folder for requests that name none.")
+@click.option(
+    "--database", metavar="URL", help="Keep sessions in this PostgreSQL database (INSTAR_DATABASE)."
+)
 @workspace_options
 @click.option(
     "--no-auth",
@@ -71,6 +75,7 @@ async def command(
     port: int,
     socket: str | None,
     folder: str | None,
+    database: str | None,
     workspace: str | None,
     safe: bool,
     no_auth: int,
@@ -82,6 +87,8 @@ async def command(
 
     Log in as opencode (or instar) with the password in INSTAR_SERVER_PASSWORD, else in the password file.
     """
+    if database:
+        context = Context({**context.environment, DATABASE_VARIABLE: database})
     if mdns:
         raise click.UsageError("instar announces itself to nobody: leave --mdns out and tell its address")
     address = Address(hostname, port, context.path(socket) if socket else None)

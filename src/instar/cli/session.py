@@ -41,7 +41,7 @@ from instar.message import (
 from instar.plugin import Reverted
 from instar.runtime import Runtime
 from instar.session.revert import kept as stays
-from instar.store.migrate import shrink
+from instar.store.store import database_at
 
 
 @click.group()
@@ -140,12 +140,12 @@ async def prune(context: Context, age: str, folder: str | None, **asked: bool) -
 
     A sub-agent's session goes with that of its caller.
     """
-    latest, path = time.time() * 1000 - _milliseconds(age), context.paths.database
+    latest, database = time.time() * 1000 - _milliseconds(age), database_at(context.paths.database)
     async with context.runtime(folder) as runtime:
         project = None if asked["everywhere"] else runtime.instance.project.id
         known = await runtime.instance.store.sessions(project, archived=True)
         found = [one for one in known if one.parent_id is None and one.time.updated < latest]
-        before, count = path.stat().st_size, counted(len(found), "session")
+        before, count = database.size(), counted(len(found), "session")
         if not asked["as_json"]:
             for one in found:
                 echo(f"{one.id}  {local_time(one.time.updated)}  {short(one.title, 72)}")
@@ -156,8 +156,8 @@ async def prune(context: Context, age: str, folder: str | None, **asked: bool) -
             for one in found:
                 await runtime.session.delete(one.id)
     if not asked["dry_run"]:
-        shrink(path)
-    after = path.stat().st_size
+        database.shrink()
+    after = database.size()
     if asked["as_json"]:
         deleted = [one.id for one in found]
         print_json({"sessions": deleted, "dryRun": asked["dry_run"], "before": before, "after": after})

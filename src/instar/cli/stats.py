@@ -13,8 +13,8 @@ from instar.cli.door import Context, Failure, door, json_option
 from instar.cli.text import counted, echo, money, print_json, short
 from instar.limits.statistics import OVERVIEW, gather, in_project, period, session
 from instar.plugin import Invalid, NotFound
-from instar.store.sqlite import open_store
 from instar.store.statistics import BY, Wanted
+from instar.store.store import open_store
 
 _FEW: Final = 10
 """Lines of a table where none were asked for."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from instar.message import Rule
+from instar.settings.permission import matches
 from instar.wire import Plain
 
 _TOOLS: Final = {
@@ -31,6 +32,8 @@ _TOOLS: Final = {
     "AskUserQuestion": "question",
 }
 """The permission that each of Claude Code's tools asks for here."""
+_GUARDS: Final = ("external_directory", "doom_loop")
+"""Permissions that are asked beside a tool's own."""
 _ENTRY: Final = re.compile(r"([A-Za-z_][\w.-]*\*?)(?:\((.*)\))?", re.DOTALL)
 _MODELS: Final = ("inherit", "sonnet", "opus", "haiku", "default", "best", "opusplan")
 """Names for models of one vendor; an agent that names one has the model of the conversation."""
@@ -92,7 +95,9 @@ def _permission(name: str) -> str:
 
 def _rule(name: str, pattern: str) -> tuple[str, str] | None:
     permission = _permission(name)
-    if name == "*":
+    # What a name of Claude Code's comes to must be a tool of a server, or the one that is meant: no other permission.
+    own = [one for one in (*_TOOLS.values(), *_GUARDS) if matches(one, permission)]
+    if own != [permission] * len(own) or permission in _GUARDS or (not own and not name.startswith("mcp__")):
         return None
     if pattern in ("", "*", "**"):
         return permission, "*"

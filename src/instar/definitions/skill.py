@@ -5,7 +5,9 @@ folder and of each folder from the worktree down to the directory. Of two with o
 project's over the home's, the inner folder's over the outer's.
 """
 
+import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +28,6 @@ from instar.message import Rule
 from instar.settings.load import Settings, folder_chain
 from instar.settings.paths import Paths
 from instar.settings.plugin_folders import PluginFolder
-from instar.settings.steered import walk
 from instar.settings.trust import Trust
 from instar.wire.front_matter import FrontMatter
 
@@ -77,11 +78,18 @@ class Skill(msgspec.Struct, frozen=True):
     def whole(self) -> str:
         """What the skill says, where it stands, and which other files it brings."""
         text = f"This skill's folder: {self.path.parent}"
-        others = [path for path in walk(self.path.parent) if path != self.path][:MOST_FILES]
-        if others and self.path.name == NAME:
-            names = ", ".join(str(path.relative_to(self.path.parent)) for path in others)
-            text += f"\nIts other files, to be read when they are needed: {names}"
+        others = ", ".join(islice(_beside(self.path), MOST_FILES)) if self.path.name == NAME else ""
+        if others:
+            text += f"\nIts other files, to be read when they are needed: {others}"
         return f"{text}\n\n{self.text.strip()}"
+
+
+def _beside(path: Path) -> Iterator[str]:
+    """Yield the other files of a skill's folder. Links are not followed: what they lead to may be private."""
+    for at, folders, names in os.walk(path.parent):
+        folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__"))
+        here = Path(at).relative_to(path.parent)
+        yield from (str(here / name) for name in sorted(names) if here / name != Path(path.name))
 
 
 def skill_rules(skills: Mapping[str, Skill]) -> list[Rule]:

@@ -399,7 +399,7 @@ class JavaScript:
 
     async def _change_to_bun(self, plugin: str, why: str) -> None:
         """Run all plugins by a bun of npm's from now on. Raises `LoadError`."""
-        step = f"the plugin {plugin} needs bun, which is not on PATH: install {BUN} from npm (100 MB)"
+        step = f"the plugin {plugin} needs bun: install {BUN} from npm (100 MB)"
         log.info("%s: %s", step, why)
         if self._given.confirm is not None and not await self._given.confirm(step):
             raise LoadError(f"{why}: it needs bun, so install bun")

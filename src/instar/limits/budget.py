@@ -30,7 +30,7 @@ from instar.api.stats import Sum
 from instar.message import Origin, Tokens
 from instar.provider.protocol import Model, ModelCost, ProviderError
 from instar.store import PutUsage, Share, Usage
-from instar.store.sqlite import Store
+from instar.store.store import Store
 
 DAY: Final = 24 * 60 * 60 * 1000
 """Milliseconds that the limits of a day look back, from a full hour on."""
@@ -382,7 +382,7 @@ class RunningCalls:
         return self.reserved.get((share.scope, share.key), Sum())
 
 
-_KNOWN: WeakValueDictionary[tuple[Path, int], RunningCalls] = WeakValueDictionary()
+_KNOWN: WeakValueDictionary[tuple[Path | str, int], RunningCalls] = WeakValueDictionary()
 
 
 class CallRequest(msgspec.Struct, frozen=True):
@@ -440,7 +440,7 @@ _OUTER: ContextVar[CallPermit | None] = ContextVar("outer", default=None)
 class Budget:
     """The spending of one database, as an instance sees it."""
 
-    def __init__(self, store: Store, database: Path) -> None:
+    def __init__(self, store: Store, database: Path | str) -> None:
         self._store = store
         place = (database, id(asyncio.get_running_loop()))
         self.running = _KNOWN.setdefault(place, RunningCalls())

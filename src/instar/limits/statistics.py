@@ -20,8 +20,8 @@ from instar.provider import prompt_cache
 from instar.settings.builtin_plugins import FLAGSHIPS
 from instar.settings.paths import Paths
 from instar.store import statistics
-from instar.store.sqlite import Store
 from instar.store.statistics import BY, Step, Wanted
+from instar.store.store import Store
 
 OVERVIEW: Final = ("model", "cause", "origin")
 """What is summed by where nothing was asked for."""

@@ -241,7 +241,7 @@ class NotStopped(Exception):
     """A stop could not be written: nothing was stopped. The text says why."""
 
 
-async def stop(data: Path, database: Path, scope: str) -> StopReport:
+async def stop(data: Path, database: Path | str, scope: str) -> StopReport:
     """Write a stop and wait until what ran has ended. Raises `NotStopped` when it could not be written."""
     before, problem = await _running(database)
     try:
@@ -268,7 +268,7 @@ def stop_report(data: Path, state: StopState) -> StopsReport:
     return StopsReport(list(StopFile(data).read()), state.halted())
 
 
-async def _ending(database: Path, runs: set[_Run]) -> set[_Run]:
+async def _ending(database: Path | str, runs: set[_Run]) -> set[_Run]:
     """Wait until nobody holds these sessions; return those that are still held when patience is over."""
     until = time.monotonic() + _PATIENCE
     left = runs
@@ -279,7 +279,7 @@ async def _ending(database: Path, runs: set[_Run]) -> set[_Run]:
     return left
 
 
-async def _running(database: Path) -> tuple[dict[_Run, StoppedSession], str]:
+async def _running(database: Path | str) -> tuple[dict[_Run, StoppedSession], str]:
     """Return the sessions that running processes hold, and the reason if that is unknown."""
     try:
         found = await asyncio.to_thread(running, database, _now())

@@ -16,6 +16,7 @@ import msgspec
 from instar import wire
 from instar.session.transcript import ExchangeError, Here, Record, Transcript, transcript_of
 from instar.store import PutProject, StoreError, rows
+from instar.store.database import Row
 
 _LARGEST: Final = 256 * 1024 * 1024
 """Bytes of one value; a larger one is an error of its row."""
@@ -124,14 +125,14 @@ class OpencodeDatabase:
     def _tables(self) -> set[str]:
         return {row[0] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    def _rows(self, sql: str, *parameters: object) -> list[rows.Row]:
+    def _rows(self, sql: str, *parameters: object) -> list[Row]:
         try:
             return self._connection.execute(sql, parameters).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"{self._path}: {error}; it must be opencode's database, opencode.db") from error
 
 
-def _summary(row: rows.Row) -> Summary:
+def _summary(row: Row) -> Summary:
     session_id, parent, directory, title, updated, messages, project, worktree, vcs = row
     return Summary(
         str(session_id),

@@ -70,7 +70,7 @@ from instar.opencode.v2_messages import (
 )
 from instar.server.stream import Feed, OpenStream, Reader
 from instar.store import Recorded
-from instar.store.sqlite import Store
+from instar.store.store import Store
 from instar.wire import Plain, decode
 
 _KINDS: Final = {kind.__annotations__["data"]: kind for kind in get_args(SessionDurableEvent)}

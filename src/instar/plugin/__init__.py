@@ -55,7 +55,7 @@ from instar.sandbox.model_process import Children
 from instar.settings import accepted, permission
 from instar.settings.plugin_folders import PluginFolder
 from instar.settings.steered import accepted_environment, accepted_words, started
-from instar.store import StoreError, migrate
+from instar.store import StoreError, sqlite
 from instar.wire import document, ids, secret
 
 __all__ = [
@@ -130,7 +130,6 @@ __all__ = [
     "git",
     "ids",
     "message",
-    "migrate",
     "operation",
     "operations",
     "permission",
@@ -138,6 +137,7 @@ __all__ = [
     "process",
     "sandbox",
     "secret",
+    "sqlite",
     "started",
     "wire",
 ]

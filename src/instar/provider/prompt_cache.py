@@ -20,7 +20,7 @@ import msgspec
 
 from instar.provider.protocol import PromptPiece
 from instar.store import PruneValues, PutValue, Write
-from instar.store.sqlite import Store
+from instar.store.store import Store
 from instar.wire import ids
 
 T = TypeVar("T")

@@ -65,7 +65,7 @@ from instar.session.sessions import Sessions
 from instar.session.state import SessionState, now
 from instar.settings.config import Config
 from instar.store import StoreError, Usage
-from instar.store.sqlite import Store, open_store
+from instar.store.store import Store, open_store
 from instar.turn.context import environment_block
 from instar.turn.loop import last_user
 from instar.turn.model_call import model_for

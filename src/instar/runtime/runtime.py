@@ -48,7 +48,7 @@ from instar.settings.load import Settings, folder_chain
 from instar.settings.own_edits import take
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
-from instar.store.sqlite import open_store
+from instar.store.store import open_store
 from instar.terminal import Terminals
 from instar.tool.registry import builtin
 from instar.turn.turns import StopListener, Turns

@@ -53,6 +53,7 @@ _NAMED: Final = frozenset(
         "KUBECONFIG",
         "OPENCODE_CONFIG_CONTENT",
         "INSTAR_CONFIG_CONTENT",
+        "INSTAR_DATABASE",
         "GIT_CONFIG_PARAMETERS",
         "SLACK_WEBHOOK_URL",
     ]

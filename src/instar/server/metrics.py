@@ -24,8 +24,8 @@ from instar.event import (
 )
 from instar.message import StepFinishPart, ToolPart
 from instar.runtime import Runtime
-from instar.store.sqlite import Store
 from instar.store.statistics import KINDS, metered
+from instar.store.store import Store
 
 NAMES: Final = 100
 """Names of tools, and models, that have a line of their own; what comes after them counts as `OTHER`."""

@@ -30,7 +30,7 @@ from instar.store import (
     Write,
     lease,
 )
-from instar.store.sqlite import Store
+from instar.store.store import Store
 from instar.wire import Plain, ids
 
 LIMIT: Final = 256 * 1024 * 1024

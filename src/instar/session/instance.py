@@ -30,7 +30,7 @@ from instar.session.state import SessionState
 from instar.settings.config import Config
 from instar.settings.paths import Paths
 from instar.store.lease import LEASE_MS, SessionBusy
-from instar.store.sqlite import Store
+from instar.store.store import Store
 
 
 class Instance(msgspec.Struct):

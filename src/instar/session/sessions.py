@@ -46,7 +46,7 @@ from instar.store import (
     Write,
 )
 from instar.store.lease import busy, take
-from instar.store.sqlite import Store
+from instar.store.store import Store
 from instar.wire import ids
 
 log = logging.getLogger("instar.session")

@@ -110,6 +110,8 @@ def _bare(kind: Any) -> Any:
 
 
 def _children(value: Any, kind: Any) -> Iterable[tuple[str | int, Any]]:
+    if get_origin(kind) in (Union, UnionType):
+        return [one for arm in get_args(kind) for one in _children(value, _bare(arm))]
     if isinstance(value, list) and get_origin(kind) is list:
         return [(index, get_args(kind)[0]) for index in range(len(value))]
     if not isinstance(value, dict):

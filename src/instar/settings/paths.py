@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 DATA_VARIABLE: Final = "INSTAR_DATA"
+DATABASE_VARIABLE: Final = "INSTAR_DATABASE"
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -23,6 +24,8 @@ class Paths(msgspec.Struct, frozen=True):
     data: Path
     state: Path
     cache: Path
+    server: str = ""
+    """The URL of the PostgreSQL database that has the store in place of a file, or ""."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Paths":
@@ -42,6 +45,7 @@ class Paths(msgspec.Struct, frozen=True):
             else _place(environment, "XDG_DATA_HOME", home / ".local/share") / "instar",
             state=_place(environment, "XDG_STATE_HOME", home / ".local/state") / "instar",
             cache=_place(environment, "XDG_CACHE_HOME", home / ".cache") / "instar",
+            server=environment.get(DATABASE_VARIABLE, ""),
         )
 
     @property
@@ -50,9 +54,9 @@ class Paths(msgspec.Struct, frozen=True):
         return self.config_homes[1]
 
     @property
-    def database(self) -> Path:
-        """The SQLite file of the store."""
-        return self.data / "instar.db"
+    def database(self) -> Path | str:
+        """Where the store is: its SQLite file, or the URL of a PostgreSQL database."""
+        return self.server or self.data / "instar.db"
 
     @property
     def trust_file(self) -> Path:

@@ -1,10 +1,10 @@
 """Where sessions, messages, parts and our own records are stored; all the SQL of the project.
 
-Here stands what can be written, and what a read gives. `Store.commit` in `sqlite.py` is the one write path: everything
+Here stands what can be written, and what a read gives. `Store.commit` in `store.py` is the one write path: everything
 it is given is durable before anybody hears of it, then its events are published in order. Rows of our own live in our
 own tables, since opencode's schemas forbid extra fields.
 
-May import `api` and what stands before it. Begin with `sqlite.py`.
+May import `api` and what stands before it. Begin with `store.py`.
 """
 
 from collections.abc import Sequence

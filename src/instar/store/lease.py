@@ -6,15 +6,14 @@ A lease of a process of this machine that has died is taken over at once; any ot
 import os
 import platform
 import secrets
-import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 from instar.api.stats import QueuedPrompts, StoppedSession
-from instar.store import Lease, StoreError
-from instar.store.sqlite import Store
+from instar.store import Lease
+from instar.store.database import Row
+from instar.store.store import Store, database_at
 
 LEASE_MS = 30_000
 """How long a lease lasts without being renewed."""
@@ -22,8 +21,6 @@ RENEW_MS = LEASE_MS // 3
 """How old a lease grows before it is renewed."""
 
 _NONCE = secrets.token_hex(4)
-_PATIENCE = 1.0
-"""Seconds that a read waits for a database that somebody has locked."""
 
 
 class SessionBusy(Exception):
@@ -71,13 +68,13 @@ def is_dead(owner: str) -> bool:
     return int(pid) == os.getpid() and owner != owner_name()
 
 
-def running(path: Path, now: int) -> list[StoppedSession]:
+def running(where: Path | str, now: int) -> list[StoppedSession]:
     """Return the sessions that living processes hold at `now` (ms), oldest first: each runs, or is about to change.
 
     None of them counts as `ended`. Raises `StoreError`.
     """
     found = []
-    for session_id, title, directory, owner in _rows(path, _RUNNING, (now,)):
+    for session_id, title, directory, owner in _rows(where, "running", (now,)):
         host, _, rest = owner.partition(":")
         number = rest.partition(":")[0]
         if not is_dead(owner):
@@ -86,31 +83,17 @@ def running(path: Path, now: int) -> list[StoppedSession]:
     return found
 
 
-def waiting(path: Path) -> list[QueuedPrompts]:
+def waiting(where: Path | str) -> list[QueuedPrompts]:
     """Return what waits in the sessions' queues. Raises `StoreError`."""
-    return [QueuedPrompts(*row) for row in _rows(path, _WAITING, ())]
+    return [QueuedPrompts(*row) for row in _rows(where, "waiting", ())]
 
 
-_RUNNING = """
-SELECT session.id, session.title, session.directory, lease.owner
-FROM instar_lease AS lease JOIN session ON session.id = lease.session_id
-WHERE lease.time_expires > ? ORDER BY session.id DESC
-"""
-_WAITING = """
-SELECT session.id, session.title, session.directory, queue.source, count(*)
-FROM instar_follow_up AS queue JOIN session ON session.id = queue.session_id
-GROUP BY session.id, queue.source ORDER BY session.id DESC, min(queue.position)
-"""
-
-
-def _rows(path: Path, statement: str, parameters: Sequence[int]) -> list[Any]:
-    if not path.exists():
+def _rows(where: Path | str, name: str, parameters: Sequence[int]) -> list[Row]:
+    database = database_at(where)
+    if not database.made():
         return []
     try:
-        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_PATIENCE)
-        try:
-            return connection.execute(statement, parameters).fetchall()
-        finally:
-            connection.close()
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{path} cannot be read ({error})") from error
+        with closing(database.connect()) as connection:
+            return connection.run(name, parameters)
+    except Exception as error:
+        raise database.explain(error) from error

@@ -4,12 +4,8 @@ A message's ``data`` is its wire form without ``id`` and ``sessionID``, a part's
 ``id``, ``sessionID`` and ``messageID``. What of a session no column holds becomes a *leftover tree*.
 """
 
-import re
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from json.encoder import encode_basestring
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -59,9 +55,8 @@ from instar.store import (
     Usage,
     Write,
 )
+from instar.store.database import Row, SqlConnection
 from instar.wire import Plain, ids
-
-Row = tuple[Any, ...]
 
 _PATHS: Final[dict[str, tuple[str, ...]]] = {
     "id": ("id",),
@@ -106,14 +101,6 @@ _PART_IDS: Final = ("id", "sessionID", "messageID")
 _TAG: Final = len('{"type":"')
 """Where the tag's value begins in what we encode; ``role`` is as long as ``type``."""
 _ROLES: Final[dict[str, type[User | Assistant]]] = {"user": User, "assistant": Assistant}
-
-
-@cache
-def statements() -> dict[str, str]:
-    """Return the statements of ``sql/statements.sql`` by name."""
-    text = (Path(__file__).parent / "sql" / "statements.sql").read_text(encoding="utf-8")
-    _, *pieces = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
-    return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
 def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
@@ -434,27 +421,26 @@ class Commit(NamedTuple):
     """Sessions whose events go too: of a deleted session nothing stays, as in opencode."""
     announced: list[Event]
 
-    def run(self, connection: sqlite3.Connection) -> int:
+    def run(self, connection: SqlConnection) -> int:
         """Run it within the transaction; return the last sequence number given out, or 0."""
-        sql = statements()
         for name, parameters in self.operations:
-            connection.execute(sql[name], parameters)
-        last = self._number(connection, sql) if self.events else 0
+            connection.run(name, parameters)
+        last = self._number(connection) if self.events else 0
         for session_id in self.dropped:
-            connection.execute(sql["drop_events"], (session_id,))
+            connection.run("drop_events", (session_id,))
         return last
 
-    def _number(self, connection: sqlite3.Connection, sql: dict[str, str]) -> int:
+    def _number(self, connection: SqlConnection) -> int:
         counts: dict[str, int] = {}
         for event in self.events:
             counts[event[0]] = counts.get(event[0], 0) + 1
         following: dict[str, int] = {}
         for aggregate, count in counts.items():
-            (end,) = connection.execute(sql["advance"], (aggregate, count)).fetchall()[0]
+            ((end,),) = connection.run("advance", (aggregate, count))
             following[aggregate] = end - count
         for (aggregate, event_id, kind, data), announced in zip(self.events, self.announced, strict=True):
             following[aggregate] += 1
-            connection.execute(sql["put_event"], (event_id, aggregate, following[aggregate], kind, data))
+            connection.run("put_event", (event_id, aggregate, following[aggregate], kind, data))
             # Told again if the transaction is tried again; published only once one was committed.
             announced.number(following[aggregate])
         return following[self.events[-1][0]]

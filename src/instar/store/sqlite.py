@@ -1,348 +1,130 @@
-"""The store in one SQLite file: WAL, one writer thread with group commit, a few readers.
+"""Opening a SQLite file: its settings, its numbered migrations, and what is refused.
 
-What `commit` is given is encoded before it first waits, so the rows are those of the call. Its events
-are published as the objects they are: do not change what they hold before `commit` returns.
+``sql/NNNN_name.sql`` are applied in order, each in one transaction, and recorded in ``instar_migration``
+with a checksum. A file that is not ours, or that a newer instar wrote, is left as it is.
 """
 
-import asyncio
-import logging
+import hashlib
+import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
-from instar import wire
-from instar.api.project import Project
-from instar.api.stats import Sum
-from instar.event import Event, MessageUpdated, PartUpdated, Todo, make
-from instar.message import (
-    Assistant,
-    ErrorText,
-    Message,
-    MessageAbortedError,
-    Origin,
-    Part,
-    Rule,
-    Session,
-    ToolError,
-    ToolPart,
-    ToolPending,
-    ToolRunning,
-    ToolSpan,
-    WithParts,
-)
-from instar.store import (
-    FollowUp,
-    Lease,
-    PutAsk,
-    PutMessage,
-    PutPart,
-    PutValue,
-    Recorded,
-    Share,
-    Stored,
-    StoreError,
-    Usage,
-    Whereabouts,
-    Write,
-    rows,
-)
-from instar.store.migrate import Synchronous, migrations, prepare
-from instar.store.rows import encode_commit, statements
-from instar.store.writer import Near, Readers, Writer
-from instar.wire import ids
+from instar import __version__
+from instar.store import StoreError
+from instar.store.database import SQL, Row, Synchronous, statements
 
-log = logging.getLogger("instar.store")
-
-T = TypeVar("T")
-
-EVENTS_KEPT: Final = 7 * 24 * 3600 * 1000
-"""Milliseconds for which durable events are kept: who comes back by then is told what it missed."""
-_PRUNED_EVERY: Final = 3600 * 1000
-_PRUNED_AT_ONCE: Final = 300
-
-_ENDED = "Tool execution was interrupted: the process that ran it ended."
-_CUT = "The answer was interrupted: the process that wrote it ended."
+_LEDGER: Final = """CREATE TABLE IF NOT EXISTS instar_migration (
+  version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+  instar text NOT NULL, time_applied integer NOT NULL)"""
+_BUSY_MS: Final = 5000
+_NEAR_CACHE: Final = 512
+"""KiB of pages that a connection for a few rows keeps."""
+_CHECKPOINT: Final = 4000
+"""Pages of 4 KiB in the log after which it is brought into the database: each time the disk is waited for."""
 
 
-async def open_store(
-    path: Path, publish: Callable[[Event], None], *, synchronous: Synchronous = "NORMAL"
-) -> "Store":
-    """Open the database at `path`, made with its folder if it is not there, and bring it up to date.
+class Migration(NamedTuple):
+    """A numbered step: its number from 1, its name, its statements and their checksum."""
 
-    `publish` gets every committed event on this event loop, in the order of the commits. Raises
-    `StoreError`, saying what to do, when the file is another program's, a newer instar's, damaged or
-    not writable; it is then as it was.
-    """
-    store = Store(path, publish, synchronous)
-    await store.start()
-    return store
+    version: int
+    name: str
+    sql: str
+    checksum: str
 
 
-class Store:
-    """Where sessions live, in one file; see `open_store`. To be used on the event loop that opened it.
+@cache
+def migrations(folder: Path = SQL) -> tuple[Migration, ...]:
+    """Return the migrations in `folder`, files named ``NNNN_name.sql``, in order; without it those of the store."""
+    return tuple(read_migration(path) for path in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql")))
 
-    Every method may raise `StoreError`; reads see every finished commit.
-    """
 
-    def __init__(self, path: Path, publish: Callable[[Event], None], synchronous: Synchronous) -> None:
+def read_migration(path: Path) -> Migration:
+    """Return the migration in a file named ``NNNN_name.sql``."""
+    number, _, name = path.stem.partition("_")
+    sql = path.read_text(encoding="utf-8")
+    return Migration(int(number), name, sql, hashlib.sha256(sql.encode()).hexdigest())
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection that runs the statements by their names."""
+
+    def run(self, name: str, parameters: Any = ()) -> list[Row]:
+        return self.execute(statements()[name], parameters).fetchall()
+
+    def stream(self, statement: str) -> Iterator[Row]:
+        return iter(self.execute(statement))
+
+    def renumber(self, table: str, column: str) -> None:
+        """SQLite does so by itself."""
+
+    def begin(self, *, writes: bool) -> None:
+        self.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def day(self, time: str) -> str:
+        return f"strftime('%Y-%m-%d', {time} / 1000, 'unixepoch', 'localtime')"
+
+    def field(self, column: str, key: str) -> str:
+        return f"({column} ->> '$.{key}')"
+
+    def listed(self, parameter: str) -> str:
+        return f"SELECT value FROM json_each({parameter})"  # noqa: S608 - our own text
+
+
+class SqliteFile:
+    """The tables in the file at `path`, made with its folder if it is not there."""
+
+    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
+        self.name = str(path)
         self._path = path
-        self._writer = Writer(path, partial(prepare, path, synchronous, migrations()), publish)
-        self._readers = Readers(path)
-        self._near = Near(path)
-        self._file: tuple[int, int] | None = None
-        self._pruned = 0
+        self._synchronous: Synchronous = synchronous
+        self._identity: tuple[int, int] | None = None
 
-    async def start(self) -> None:
-        """Open the file. Raises `StoreError`."""
-        await self._writer.start()
-        self._file = file_identity(self._path)
+    def open(self) -> SqliteConnection:
+        connection = prepare(self._path, self._synchronous, migrations())
+        self._identity = _identity(self._path)
+        return connection
+
+    def connect(self, *, waits: bool = True) -> SqliteConnection:
+        return connect(self._path) if waits else connect(self._path, waits=0, cache=_NEAR_CACHE)
 
     def check(self) -> None:
-        """Raise `StoreError` when another file, or none, has the database's name: what is saved would be lost."""
-        if file_identity(self._path) != self._file:
+        if _identity(self._path) != self._identity:
             raise StoreError(
-                f"{self._path}: the database was deleted, moved or replaced while instar ran, so nothing can be saved;"
+                f"{self.name}: the database was deleted, moved or replaced while instar ran, so nothing can be saved;"
                 " put the file back, or start instar again"
             )
 
-    async def close(self) -> None:
-        """Finish pending work and close the database. May be called twice."""
-        self._readers.close()
-        self._near.close()
-        await self._writer.close()
+    def made(self) -> bool:
+        return self._path.exists()
 
-    def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> asyncio.Future[int]:
-        """Write all of it, as it stands at the call, in one transaction; then publish `events` in order.
+    def size(self) -> int:
+        return self._path.stat().st_size
 
-        Commits keep their order, also those that nobody awaits, which share a transaction with what follows.
-        Sync events become rows with the next sequence number of their session. Returns the last sequence
-        number given out, or 0 when none was. Nothing is published when the transaction fails.
-
-        Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
-        published, and leaves no row. Sessions that have it as their parent are the caller's to delete.
-        """
-        self.check()
+    def shrink(self) -> None:
+        """Give back the space of what was deleted. Raises `StoreError` when another program writes meanwhile."""
         try:
-            encoded = encode_commit(writes, events, _now())
-        except (TypeError, ValueError, RecursionError) as error:
-            raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
-        done = self._writer.submit(encoded.run, tuple(events))
-        if _now() - self._pruned > _PRUNED_EVERY:
-            self._pruned = _now()
-            self._writer.submit(self._prune).add_done_callback(_log_failure)
-        return done
+            with closing(self.connect()) as connection:
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise self.explain(error) from error
 
-    def publish(self, event: Event) -> None:
-        """Publish an event that is not kept: now, or after the commits that were asked for before it."""
-        self._writer.publish(event)
+    def explain(self, error: Exception) -> Exception:
+        if isinstance(error, sqlite3.Error | OverflowError | OSError):
+            return explain(error, self._path)
+        return error
 
-    async def settled(self) -> None:
-        """Return once all requested commits are published or have failed."""
-        await self._writer.settled()
-
-    async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
-        """Return durable events of a session after `seq`, in order, at most `limit`."""
-        return await self._read(_recorded, "events", (session_id, seq, limit))
-
-    async def last_seq(self, session_id: str) -> int:
-        """Return the number of a session's last durable event, 0 if there was none."""
-        found = await self._look(tuple, "last_seq", (session_id,))
-        return int(found[0][0]) if found else 0
-
-    async def events_after(
-        self, last: str | int, directory: str | None = None, limit: int = 500
-    ) -> list[Stored]:
-        """Return durable events of all sessions, or of a directory's, after `last`: an event's id or a place."""
-        return await self._query(partial(_events_after, statements(), last, directory, limit))
-
-    async def projects(self, project_id: str | None = None) -> list[Project]:
-        """Return the projects that are known, or the one with this id; last updated first."""
-        return await self._read(rows.project_of, "projects", {"id": project_id})
-
-    async def whereabouts(self, session_id: str) -> Whereabouts | None:
-        """Return where a session lives and when it was changed last, or None: what is asked before each use."""
-        found = await self._look(Whereabouts._make, "whereabouts", (session_id,))
-        return found[0] if found else None
-
-    async def session(self, session_id: str) -> Session | None:
-        """Return a session, or None."""
-        found = await self._look(rows.shown_session, "session", (session_id,))
-        return found[0] if found else None
-
-    async def sessions(
-        self,
-        project_id: str | None = None,
-        *,
-        directory: str | None = None,
-        parent_id: str | None = None,
-        archived: bool = False,
-        limit: int | None = None,
-    ) -> list[Session]:
-        """Return sessions, last updated first. `archived` includes the archived ones."""
-        chosen = {
-            "project_id": project_id,
-            "directory": directory,
-            "parent_id": parent_id,
-            "archived": archived,
-            "limit": _limit(limit),
-        }
-        return await self._read(rows.shown_session, "sessions", chosen)
-
-    async def saying(self, words: str) -> set[str]:
-        """Return the ids of the sessions in which somebody said these words, in small letters; it reads every part."""
-        return set(await self._read(itemgetter(0), "saying", (words,)))
-
-    async def messages(self, session_id: str, limit: int | None = None) -> list[WithParts]:
-        """Return a session's messages with their parts, oldest first; `limit` keeps the newest ones."""
-        return await self._query(partial(_messages, session_id, _limit(limit)))
-
-    async def follow_ups(self, session_id: str) -> list[FollowUp]:
-        """Return what waits in a session's queue, oldest first."""
-        return await self._look(_follow_up, "follow_ups", (session_id,))
-
-    async def asks(self, session_id: str | None = None) -> list[PutAsk]:
-        """Return permission questions that nobody answered yet, oldest first."""
-        return await self._read(_ask, "asks", (session_id,))
-
-    async def todos(self, session_id: str) -> list[Todo]:
-        """Return a session's list of things to do, in order."""
-        return await self._read(_todo, "todos", (session_id,))
-
-    async def approvals(self, project_id: str) -> list[Rule]:
-        """Return the `always` answers of a project, oldest first."""
-        return await self._read(_approval, "approvals", (project_id,))
-
-    async def value(self, plugin: str, key: str) -> Any:
-        """Return a plugin's value for a key, or None."""
-        found = await self._read(lambda row: wire.parse(row[0]), "value", (plugin, key))
-        return found[0] if found else None
-
-    async def values(self, plugin: str, prefix: str = "") -> dict[str, Any]:
-        """Return a plugin's keys that start with `prefix`, with their values, in the order of the keys."""
-        found = await self._read(tuple, "values", (plugin, prefix))
-        return {key: wire.parse(text) for key, text in found if key.startswith(prefix)}
-
-    async def usage(self, session_id: str | None = None, since: int = 0) -> list[Usage]:
-        """Return booked model calls from `since` (ms) on, oldest first."""
-        if session_id is None:
-            return await self._read(rows.usage_of, "usage", (since,))
-        return await self._read(rows.usage_of, "session_usage", (session_id, since))
-
-    async def sums(self, shares: Sequence[Share]) -> list[Sum]:
-        """Return the sums of booked calls for each share, from kept totals."""
-        return await self._query(partial(_sums, shares))
-
-    async def origins(self, session_id: str) -> dict[str, Origin]:
-        """Return where a session's messages come from, by their ids; a person's are left out."""
-        found = await self._read(tuple, "origins", (session_id,))
-        return {message_id: rows.origin_of(text) for message_id, text in found}
-
-    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        """Let one of `instar.store.statistics` read the database, in one read transaction."""
-        return await self._query(question)
-
-    async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
-        """Take or renew the right to run a session for `ttl` ms; None when another holds it.
-
-        An owner that takes again what nobody else took in between keeps its fence.
-        """
-        self.check()
-        now = _now()
-        wanted = {"session_id": session_id, "owner": owner, "expires": now + ttl, "now": now}
-        found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
-        return Lease(session_id, owner, found[0][0], now + ttl) if found else None
-
-    async def holder(self, session_id: str) -> Lease | None:
-        """Return the lease that somebody holds on a session now, or None."""
-        found = await self._read(lambda row: Lease(session_id, *row), "holder", (session_id, _now()))
-        return found[0] if found else None
-
-    async def release(self, lease: Lease) -> None:
-        """Release a lease; nothing happens when it is no longer ours."""
-        held = (lease.session_id, lease.owner, lease.fence)
-        await self._writer.submit(partial(_fetch, "release_lease", held))
-
-    async def interrupt(self, session_id: str, now: int) -> int:
-        """Mark a session's open tool parts and unfinished answers as interrupted, in one commit.
-
-        A pending or running tool part becomes an error part whose metadata says ``interrupted``; an answer
-        without an end is completed at `now` (ms) with a `MessageAbortedError`, unless it has an error. Each
-        change is an event like any other. Returns how many parts were marked.
-        For the first opening of a session whose process died.
-        """
-        parts, answers = await self._query(partial(_unfinished, session_id))
-        for part in parts:
-            part.state = _interrupted(part.state, now)
-        for answer in answers:
-            answer.time.completed = now
-            answer.error = answer.error or MessageAbortedError(data=ErrorText(message=_CUT))
-        writes: list[Write] = [*map(PutPart, parts), *map(PutMessage, answers)]
-        events = [make(PartUpdated(session_id=session_id, part=part, time=now)) for part in parts]
-        events += [make(MessageUpdated(session_id=session_id, info=answer)) for answer in answers]
-        if writes:
-            await self.commit(writes, events)
-        return len(parts)
-
-    def _prune(self, connection: sqlite3.Connection) -> None:
-        """Delete some of the events that are too old; with the next commit more, where there are."""
-        found = _fetch("oldest_events", (_PRUNED_AT_ONCE,), connection)
-        old = [place for place, event_id in found if ids.age(event_id, _now()) > EVENTS_KEPT]
-        if old:
-            # Never the newest one, whose place the next would get again.
-            connection.execute(statements()["prune_events"], (old[-1],))
-        if len(old) == _PRUNED_AT_ONCE:
-            self._pruned = 0
-
-    def _query(self, question: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
-        self.check()
-        return self._readers.submit(question)
-
-    async def _read(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
-        return await self._query(
-            lambda connection: [shape(row) for row in _fetch(name, parameters, connection)]
-        )
-
-    async def _look(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
-        """Read a few rows that a key names, at once unless somebody holds the file."""
-        self.check()
-        try:
-            found = self._near.read(partial(_fetch, name, parameters))
-        except BlockingIOError:
-            return await self._read(shape, name, parameters)
-        return [shape(row) for row in found]
+    def is_locked(self, error: Exception) -> bool:
+        return getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
 
 
-class Values:
-    """The values of one plugin."""
-
-    def __init__(self, store: Store, plugin: str) -> None:
-        self._store = store
-        self._plugin = plugin
-
-    async def get(self, key: str) -> Any:
-        """Return the value for `key`, or None."""
-        return await self._store.value(self._plugin, key)
-
-    async def set(self, key: str, value: Any) -> None:
-        """Set the value for `key`; None deletes it."""
-        await self._store.commit([PutValue(self._plugin, key, value)])
-
-    async def list(self, prefix: str = "") -> dict[str, Any]:
-        """Return the keys that start with `prefix`, with their values."""
-        return await self._store.values(self._plugin, prefix)
-
-
-def _log_failure(done: "asyncio.Future[Any]") -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
-        log.warning("old events were not deleted: %s", error)
-
-
-def file_identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one that gets its name; None when it is not there."""
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one that gets its name; None when it is not there."""
     try:
         found = path.stat()
     except OSError:
@@ -350,108 +132,174 @@ def file_identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+def prepare(path: Path, synchronous: Synchronous, steps: tuple[Migration, ...]) -> SqliteConnection:
+    """Open the database at `path` for writing, made if it is not there, and apply what it lacks of `steps`.
 
-
-def _limit(limit: int | None) -> int:
-    return -1 if limit is None else limit
-
-
-def _fetch(name: str, parameters: Any, connection: sqlite3.Connection) -> list[rows.Row]:
-    return connection.execute(statements()[name], parameters).fetchall()
-
-
-def _messages(session_id: str, limit: int, connection: sqlite3.Connection) -> list[WithParts]:
-    newest_first = _fetch("messages", (session_id, limit), connection)
-    if not newest_first:
-        return []
-    found = {row[0]: WithParts(info=rows.message_of(row), parts=[]) for row in reversed(newest_first)}
-    oldest = newest_first[-1]
-    for row in _fetch("parts", (session_id, oldest[3], oldest[0]), connection):
-        found[row[1]].parts.append(rows.part_of(row))
-    return list(found.values())
-
-
-def _unfinished(session_id: str, connection: sqlite3.Connection) -> tuple[list[ToolPart], list[Assistant]]:
-    """The statements find what may be unfinished by its text; what it is decides."""
-    parts: list[Part] = [rows.part_of(row) for row in _fetch("open_tool_parts", (session_id,), connection)]
-    answers: list[Message] = [
-        rows.message_of(row) for row in _fetch("open_answers", (session_id,), connection)
-    ]
-    return (
-        [
-            part
-            for part in parts
-            if isinstance(part, ToolPart) and isinstance(part.state, ToolPending | ToolRunning)
-        ],
-        [info for info in answers if isinstance(info, Assistant) and info.time.completed is None],
-    )
-
-
-def _interrupted(state: Any, now: int) -> ToolError:
-    metadata = {**(getattr(state, "metadata", None) or {}), "interrupted": True}
-    start = state.time.start if isinstance(state, ToolRunning) else now
-    return ToolError(input=state.input, error=_ENDED, metadata=metadata, time=ToolSpan(start=start, end=now))
-
-
-def _sums(shares: Sequence[Share], connection: sqlite3.Connection) -> list[Sum]:
-    return [
-        Sum(*_fetch("spent", (share.scope, share.key, rows.hour_of(share.since)), connection)[0])
-        for share in shares
-    ]
-
-
-def _recorded(row: rows.Row) -> Recorded:
-    seq, event_id, session_id, kind, data = row
-    return Recorded(seq, event_id, session_id, kind, wire.parse(data))
-
-
-def _follow_up(row: rows.Row) -> FollowUp:
-    follow_up_id, session_id, source, prompt, created, origin = row
-    return FollowUp(follow_up_id, session_id, source, wire.parse(prompt), created, rows.origin_of(origin))
-
-
-def _ask(row: rows.Row) -> PutAsk:
-    return PutAsk(row[0], row[1], wire.parse(row[2]))
-
-
-def _todo(row: rows.Row) -> Todo:
-    return Todo(content=row[0], status=row[1], priority=row[2])
-
-
-def _approval(row: rows.Row) -> Rule:
-    return Rule(permission=row[0], pattern=row[1], action="allow")
-
-
-_LATER = "\uffff"
-"""Sorts behind every id."""
-
-
-def _events_after(
-    sql: Mapping[str, str], last: str | int, directory: str | None, limit: int, connection: sqlite3.Connection
-) -> list[Stored]:
-    """Return what was stored after `last`, an event's id or a place, oldest first, at most `limit`.
-
-    An id that is not stored itself (of an event that never is, or of a session that is gone) stands for the
-    time in it: ids sort by when they were made.
+    Raises `StoreError`, and changes nothing, when the file is another program's or a newer instar's, is
+    damaged, or cannot be written.
     """
-    place = last if isinstance(last, int) else _place(last, connection, sql)
-    chosen = {"place": place, "directory": directory, "limit": limit}
-    return [_stored(row) for row in connection.execute(sql["events_after"], chosen)]
+    try:
+        _make_private(path)
+        connection = connect(path)
+    except (OSError, sqlite3.Error) as error:
+        raise explain(error, path) from error
+    try:
+        missing = _missing(connection, path, steps)
+        _use_wal(connection)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
+        _apply(connection, missing)
+    except StoreError:
+        connection.close()
+        raise
+    except sqlite3.Error as error:
+        connection.close()
+        raise explain(error, path) from error
+    return connection
 
 
-def _place(event_id: str, connection: sqlite3.Connection, sql: Mapping[str, str]) -> int:
-    found = connection.execute(sql["event_place"], (event_id,)).fetchone()
-    if found is None:
-        found = connection.execute(sql["event_place_by_time"], (event_id, _LATER)).fetchone()
-    return int(found[0])
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL. SQLite does not wait for another process that switches at the same time, so we do."""
+    end = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
-def _stored(row: tuple[Any, ...]) -> Stored:
-    place, seq, event_id, session_id, kind, data, directory, project_id = row
-    name, _, version = kind.rpartition(".")
-    # Another program may have written it with line ends, which would end a message of an event stream.
-    text = data.replace("\n", " ").replace("\r", " ")
-    number = int(version) if version.isdecimal() else 1
-    return Stored(place, seq, event_id, session_id, name, number, text, directory, project_id)
+def connect(path: Path, *, waits: int = _BUSY_MS, cache: int = 4000) -> SqliteConnection:
+    """Return a connection with the settings that readers and the writer share. Raises `sqlite3.Error`.
+
+    It `waits` so many ms for another process' lock, and keeps `cache` KiB of pages.
+    """
+    connection = sqlite3.connect(
+        path,
+        timeout=waits / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=SqliteConnection,
+        cached_statements=64,
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA cache_size = -{cache}")
+    return connection
+
+
+def explain(error: Exception, path: Path) -> StoreError:
+    """Return the error that a person reads for one of SQLite's: what happened, where, what to do."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = (
+            error.strerror if error.filename in (None, str(path)) else f"{error.filename}: {error.strerror}"
+        )
+        obstacle = _in_the_way(path)
+        if obstacle is not None:
+            text = f"{obstacle} is a file, and a folder is needed there"
+    for symptom, advice in _ADVICE:
+        if symptom in text:
+            return StoreError(f"{path}: {text}: {advice}")
+    return StoreError(f"{path}: {text}")
+
+
+def _in_the_way(path: Path) -> Path | None:
+    """The file that stands where a folder above `path` should be."""
+    there = next((one for one in path.parents if one.exists()), None)
+    return there if there is not None and not there.is_dir() else None
+
+
+_ADVICE: Final = (
+    ("FOREIGN KEY", "what was written belongs to a project, session or message that is not in the store"),
+    ("UNIQUE", "an event or record with this id was written before"),
+    ("NOT NULL", "a message or part with this id stands in another session or message"),
+    (
+        "locked",
+        "another program is writing to it for longer than five seconds; end that program and try again",
+    ),
+    ("not a database", "move the file away, or name another one; it was not changed"),
+    ("malformed", "the file is damaged; keep a copy, then save what is readable: sqlite3 FILE .recover"),
+    ("readonly", "make the file and its folder writable, or name another one"),
+    ("ermission denied", "make the file and its folder writable, or name another one"),
+    ("is a file", "move it away, or name another data folder: INSTAR_DATA=FOLDER"),
+    ("No such file", "its folder cannot be made; name another data folder: INSTAR_DATA=FOLDER"),
+    ("Read-only file system", "name a file on a file system that can be written to"),
+    ("unable to open", "make sure that its folder exists and can be written to (and see: ulimit -n)"),
+    ("disk I/O error", "the disk fails, or a limit on the size of files forbids the write (see: ulimit -f)"),
+    ("disk is full", "free some space and try again; what was saved before is intact"),
+    ("No space left", "free some space and try again; what was saved before is intact"),
+)
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file that only its owner reads: conversations hold what tools printed."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Never one that is there: to close it would drop the locks that another connection of this process holds on it.
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def _missing(connection: sqlite3.Connection, path: Path, steps: tuple[Migration, ...]) -> list[Migration]:
+    """The steps that the database lacks. Raises `StoreError` when it is not one that these steps made."""
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return list(steps)
+    if "instar_migration" not in tables:
+        raise StoreError(
+            f"{path}: this is another program's database (it has no table instar_migration); "
+            "it was not changed. Name another file."
+        )
+    rows = connection.execute("SELECT version, checksum, instar FROM instar_migration ORDER BY version DESC")
+    return missing(rows.fetchall(), str(path), steps)
+
+
+def missing(applied: Sequence[Row], name: str, steps: tuple[Migration, ...]) -> list[Migration]:
+    """Return the steps that a database lacks, by the rows (version, checksum, instar) of those applied, newest first.
+
+    Raises `StoreError` when these are not steps of ours.
+    """
+    newest = max(step.version for step in steps)
+    for version, _, writer in applied:
+        if version > newest:
+            raise StoreError(
+                f"{name}: written by instar {writer} (schema {version}), and this is instar {__version__} "
+                f"(schema {newest}); it was not changed. Use that version or a newer one, "
+                "or name another database."
+            )
+    known = {row[0]: row[1] for row in applied}
+    for step in steps:
+        if known.get(step.version, step.checksum) != step.checksum:
+            raise StoreError(
+                f"{name}: migration {step.version:04}_{step.name} was applied to it in another form than "
+                f"this instar {__version__} has; it was not changed. Use the version that wrote it."
+            )
+    return [step for step in steps if step.version not in known]
+
+
+def _apply(connection: sqlite3.Connection, missing: list[Migration]) -> None:
+    for step in missing:
+        connection.execute("BEGIN IMMEDIATE")
+        with connection:
+            connection.execute(_LEDGER)
+            # Another process may have applied it between our look and our lock.
+            if not connection.execute(
+                "SELECT 1 FROM instar_migration WHERE version = ?", (step[0],)
+            ).fetchone():
+                for statement in _split(step.sql):
+                    connection.execute(statement)
+                row = (step.version, step.name, step.checksum, __version__, time.time_ns() // 1_000_000)
+                connection.execute("INSERT INTO instar_migration VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _split(script: str) -> Iterator[str]:
+    """The statements of a script, one by one: `executescript` would end the transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

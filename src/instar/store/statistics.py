@@ -3,8 +3,9 @@
 Every number comes from `instar_usage`, which keeps what deleted sessions spent.
 """
 
+# ruff: noqa: S608 - the texts are our own
+
 import json
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from instar.api.stats import EvolutionSum, SpentCacheTokens, SpentLine, SpentSum, SpentTokens
+from instar.store.database import SqlConnection
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -37,12 +39,12 @@ class Step(msgspec.Struct, frozen=True):
 
 _KEYS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "day": ("strftime('%Y-%m-%d', u.time_created / 1000, 'unixepoch', 'localtime')", "NULL"),
-        "session": ("u.session_id", "s.title"),
+        "day": ("", "NULL"),
+        "session": ("u.session_id", "max(s.title)"),
         "agent": ("u.agent", "NULL"),
         "model": ("u.provider_id || '/' || u.model_id", "NULL"),
         "cause": ("u.cause", "NULL"),
-        "origin": ("u.origin || iif(u.source = '', '', ' > ' || u.source)", "NULL"),
+        "origin": ("u.origin || CASE WHEN u.source = '' THEN '' ELSE ' > ' || u.source END", "NULL"),
     }
 )
 BY: Final = tuple(_KEYS)
@@ -53,52 +55,60 @@ KINDS: Final = ("input", "output", "reasoning", "cache_read", "cache_write")
 FIGURES: Final = ("calls", "cost", "unpriced", *KINDS)
 """What `metered` sums; `unpriced` counts the calls without a known price, which are not in the `cost`."""
 
-_SUMS: Final = """count(*), count(DISTINCT nullif(u.session_id, '')), total(u.tokens_input), total(u.tokens_output),
-  total(u.tokens_reasoning), total(u.tokens_cache_read), total(u.tokens_cache_write), total(u.cost),
+_TOKENS: Final = (
+    "tokens_input",
+    "tokens_output",
+    "tokens_reasoning",
+    "tokens_cache_read",
+    "tokens_cache_write",
+)
+_SUMS: Final = f"""count(*), count(DISTINCT nullif(u.session_id, '')),
+  {", ".join(f"coalesce(sum(u.{column}), 0)" for column in _TOKENS)}, coalesce(sum(u.cost), 0.0),
   count(*) - count(u.cost)"""
 _FROM: Final = """FROM instar_usage u LEFT JOIN session s ON s.id = u.session_id
-WHERE u.time_created >= :since AND (:until IS NULL OR u.time_created < :until)
+WHERE u.time_created >= :since AND (CAST(:until AS bigint) IS NULL OR u.time_created < :until)
   AND (:session = '' OR u.session_id = :session OR u.root_id = :session)
   AND (:project = '' AND :folder = '' OR s.project_id = :project AND :project <> ''
     OR :folder <> '' AND (s.directory = :folder OR substr(s.directory, 1, length(:folder) + 1) = :folder || '/'))"""
 
 
-def metered(
-    after: int, connection: sqlite3.Connection
-) -> tuple[int, list[tuple[str, str, dict[str, float]]]]:
+def metered(after: int, connection: SqlConnection) -> tuple[int, list[tuple[str, str, dict[str, float]]]]:
     """Return the sums of the calls that were booked after a place in the book, by model and origin, and its end.
 
     The first call asks for those after 0. Calls are only ever added, so each place is summed once. A sum is given by
     the names of its `FIGURES`; an origin is one of person, heartbeat, action, plugin …
     """
-    (end,) = connection.execute("SELECT ifnull(max(position), 0) FROM instar_usage").fetchone()
-    statement = """SELECT provider_id || '/' || model_id, origin, count(*), total(cost), count(*) - count(cost),
-  total(tokens_input), total(tokens_output), total(tokens_reasoning), total(tokens_cache_read),
-  total(tokens_cache_write)
+    (end,) = connection.execute("SELECT coalesce(max(position), 0) FROM instar_usage").fetchone()
+    statement = f"""SELECT provider_id || '/' || model_id, origin, count(*), coalesce(sum(cost), 0.0),
+  count(*) - count(cost), {", ".join(f"coalesce(sum({column}), 0)" for column in _TOKENS)}
 FROM instar_usage WHERE position > ? AND position <= ? GROUP BY provider_id, model_id, origin ORDER BY 3 DESC"""
-    rows = connection.execute(statement, (after, end))
+    rows = connection.execute(statement, (after, end)).fetchall()
     return end, [
-        (model, origin, dict(zip(FIGURES, figures, strict=True))) for model, origin, *figures in rows
+        (model, origin, dict(zip(FIGURES, map(float, figures), strict=True)))
+        for model, origin, *figures in rows
     ]
 
 
-def total(wanted: Wanted, connection: sqlite3.Connection) -> tuple[SpentSum, int, int]:
+def total(wanted: Wanted, connection: SqlConnection) -> tuple[SpentSum, int, int]:
     """Return the sum of all calls that are wanted, and the times (ms) of the first and the last one, 0 without any."""
-    statement = f"SELECT {_SUMS}, ifnull(min(u.time_created), 0), ifnull(max(u.time_created), 0) {_FROM}"
+    statement = f"SELECT {_SUMS}, coalesce(min(u.time_created), 0), coalesce(max(u.time_created), 0) {_FROM}"
     row = connection.execute(statement, msgspec.structs.asdict(wanted)).fetchone()
     return SpentSum(**_spent(row)), row[-2], row[-1]
 
 
-def lines(by: str, wanted: Wanted, connection: sqlite3.Connection) -> list[SpentLine]:
+def lines(by: str, wanted: Wanted, connection: SqlConnection) -> list[SpentLine]:
     """Return the sums by one of `BY`: days in order, all else dearest first, then by tokens."""
     key, label = _KEYS[by]
-    order = "1" if by == "day" else "total(u.cost) DESC, total(u.tokens_input + u.tokens_output) DESC, 1"
+    key = key or connection.day("u.time_created")
+    order = (
+        "1" if by == "day" else "coalesce(sum(u.cost), 0) DESC, sum(u.tokens_input + u.tokens_output) DESC, 1"
+    )
     statement = f"SELECT {key}, {label}, {_SUMS} {_FROM} GROUP BY 1 ORDER BY {order}"
     found = connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall()
     return [SpentLine(key=row[0], title=row[1] or msgspec.UNSET, **_spent(row[2:])) for row in found]
 
 
-def unpriced(wanted: Wanted, connection: sqlite3.Connection) -> dict[str, int]:
+def unpriced(wanted: Wanted, connection: SqlConnection) -> dict[str, int]:
     """Return how many calls of which models had no known price."""
     statement = (
         f"SELECT {_KEYS['model'][0]}, count(*) {_FROM} AND u.cost IS NULL GROUP BY 1 ORDER BY 2 DESC, 1"
@@ -106,10 +116,11 @@ def unpriced(wanted: Wanted, connection: sqlite3.Connection) -> dict[str, int]:
     return dict(connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall())
 
 
-def tools(wanted: Wanted, connection: sqlite3.Connection) -> dict[str, int]:
+def tools(wanted: Wanted, connection: SqlConnection) -> dict[str, int]:
     """Return how often which tool was called, most often first; reads every part that is wanted."""
-    statement = """SELECT p.data ->> '$.tool', count(*) FROM part p JOIN session s ON s.id = p.session_id
-WHERE p.data ->> '$.type' = 'tool' AND p.time_created >= :since AND (:until IS NULL OR p.time_created < :until)
+    tool, kind = connection.field("p.data", "tool"), connection.field("p.data", "type")
+    statement = f"""SELECT {tool}, count(*) FROM part p JOIN session s ON s.id = p.session_id
+WHERE {kind} = 'tool' AND p.time_created >= :since AND (CAST(:until AS bigint) IS NULL OR p.time_created < :until)
   AND (:session = '' OR s.id = :session OR s.parent_id = :session)
   AND (:project = '' AND :folder = '' OR s.project_id = :project AND :project <> ''
     OR :folder <> '' AND (s.directory = :folder OR substr(s.directory, 1, length(:folder) + 1) = :folder || '/'))
@@ -117,9 +128,7 @@ GROUP BY 1 ORDER BY 2 DESC, 1"""
     return dict(connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall())
 
 
-def of_steps(
-    kind: str, steps: Collection[Step], wanted: Wanted, connection: sqlite3.Connection
-) -> EvolutionSum:
+def of_steps(kind: str, steps: Collection[Step], wanted: Wanted, connection: SqlConnection) -> EvolutionSum:
     """Return what the steps that made these tool calls used, each once, and how many of the calls are unknown.
 
     A call whose message is not named is unknown when that, or its session, was deleted.
@@ -130,21 +139,25 @@ def of_steps(
     }
     known = [step.message or found.get((step.session, step.call)) for step in steps]
     ids = json.dumps(sorted({message for message in known if message is not None}))
-    statement = f"SELECT {_SUMS} {_FROM} AND u.message_id IN (SELECT value FROM json_each(:ids))"  # noqa: S608 - our own texts
+    statement = f"SELECT {_SUMS} {_FROM} AND u.message_id IN ({connection.listed(':ids')})"
     row = connection.execute(statement, {**msgspec.structs.asdict(wanted), "ids": ids}).fetchone()
     return EvolutionSum(kind=kind, unknown=known.count(None), **_spent(row))
 
 
-def _calls(sessions: Collection[str], connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+def _calls(sessions: Collection[str], connection: SqlConnection) -> list[tuple[str, str, str]]:
     """Each tool call of sessions: its session, its id and its message."""
-    statement = """SELECT session_id, data ->> '$.callID', message_id FROM part
-WHERE session_id IN (SELECT value FROM json_each(?)) AND data ->> '$.type' = 'tool'"""
-    return connection.execute(statement, (json.dumps(sorted(sessions)),)).fetchall()
+    call, kind = connection.field("data", "callID"), connection.field("data", "type")
+    statement = f"""SELECT session_id, {call}, message_id FROM part
+WHERE session_id IN ({connection.listed("?")}) AND {kind} = 'tool'"""
+    found: list[tuple[str, str, str]] = connection.execute(
+        statement, (json.dumps(sorted(sessions)),)
+    ).fetchall()
+    return found
 
 
 def _spent(row: Sequence[Any]) -> dict[str, Any]:
     """The fields of a `SpentSum`."""
-    # SQLite's `total` is a real number, also of whole ones.
+    # PostgreSQL's sum of whole numbers is a decimal one.
     calls, sessions, given, said, thought, read, written = map(int, row[:7])
     whole = given + read + written
     return {
@@ -157,12 +170,12 @@ def _spent(row: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def sessions(text: str, connection: sqlite3.Connection) -> list[str]:
+def sessions(text: str, connection: SqlConnection) -> list[str]:
     """Return the ids of the sessions that `text` may mean: an id, the beginning of one, or a slug.
 
     Deleted sessions count while calls of theirs are booked.
     """
     statement = """SELECT id FROM session WHERE substr(id, 1, length(:text)) = :text OR slug = :text
 UNION SELECT session_id FROM instar_usage WHERE substr(session_id, 1, length(:text)) = :text ORDER BY 1"""
-    found = [row[0] for row in connection.execute(statement, {"text": text})]
+    found = [row[0] for row in connection.execute(statement, {"text": text}).fetchall()]
     return [text] if text in found else found

@@ -1,4 +1,4 @@
-"""The threads that talk to SQLite: one that writes, grouping what waits, and a few that read.
+"""The threads that talk to the database: one that writes, grouping what waits, and a few that read.
 
 The event loop hands over work and gets futures; nothing here blocks it. Threads are daemons: a process
 that ends without `close` loses nothing that was announced.
@@ -6,29 +6,24 @@ that ends without `close` loses nothing that was announced.
 
 import asyncio
 import contextlib
-import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from instar.event import Event
-from instar.store import StoreError
-from instar.store.migrate import connect, explain
+from instar.store.database import SqlConnection, SqlDatabase, closed
 
 T = TypeVar("T")
 
-Work = Callable[[sqlite3.Connection], Any]
+Work = Callable[[SqlConnection], Any]
 """What to do with the connection, once or (undone in between) twice; its result is the caller's."""
 
 _GROUP: Final = 256
 """At most so many commits share one transaction."""
 _READERS: Final = 2
-_NEAR_CACHE: Final = 512
-"""KiB of pages that `Near` keeps."""
 
 
 class _Job(msgspec.Struct, eq=False):
@@ -48,11 +43,8 @@ class Writer:
     holds them and before the job's future resolves.
     """
 
-    def __init__(
-        self, path: Path, open_database: Callable[[], sqlite3.Connection], publish: Callable[[Event], None]
-    ) -> None:
-        self._path = path
-        self._open = open_database
+    def __init__(self, database: SqlDatabase, publish: Callable[[Event], None]) -> None:
+        self._database = database
         self._publish = publish
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
@@ -79,7 +71,7 @@ class Writer:
     def submit(self, work: Work | None, events: Sequence[Event] = ()) -> "asyncio.Future[Any]":
         """Queue `work`; the future has its result once it is durable and `events` were published."""
         if self._closing:
-            raise closed(self._path)
+            raise closed(self._database)
         future: asyncio.Future[Any] = self._loop.create_future()
         self._under_way += 1
         self._queue.put(_Job(work, future, events))
@@ -99,7 +91,7 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            connection = self._open()
+            connection = self._database.open()
         except Exception as error:  # whatever it is, the opener gets it
             self._tell(_fail, self._opened, error)
             return
@@ -108,7 +100,7 @@ class Writer:
         while open_ended:
             jobs, open_ended = self._next()
             if jobs:
-                _perform(connection, jobs, self._path)
+                _perform(connection, jobs, self._database)
                 self._tell(self._deliver, jobs)
         connection.close()
         self._tell(_resolve, self._ended, None)
@@ -150,17 +142,17 @@ class Writer:
 class Readers:
     """A few threads, each with a connection of its own, started when first needed."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, database: SqlDatabase) -> None:
+        self._database = database
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._loop = asyncio.get_running_loop()
         self._closing = False
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+    def submit(self, work: Callable[[SqlConnection], T]) -> "asyncio.Future[T]":
         """Queue `work`, done in one read transaction: it sees one state of the database."""
         if self._closing:
-            raise closed(self._path)
+            raise closed(self._database)
         if len(self._threads) < _READERS:
             thread = threading.Thread(target=self._run, name="instar-store-reader", daemon=True)
             self._threads.append(thread)
@@ -178,14 +170,14 @@ class Readers:
             thread.join()
 
     def _run(self) -> None:
-        connection: sqlite3.Connection | None = None
+        connection: SqlConnection | None = None
         while (job := self._queue.get()) is not None:
             try:
-                connection = connection or connect(self._path)
-                connection.execute("BEGIN")
+                connection = connection or self._database.connect()
+                connection.begin(writes=False)
                 job.result = None if job.work is None else job.work(connection)
             except Exception as error:  # the reader outlives it, the caller gets it
-                job.failure = _plain_failure(error, self._path)
+                job.failure = self._database.explain(error)
             finally:
                 if connection is not None and connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -204,23 +196,25 @@ class Near:
     system's. What another process locks is not waited for here.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._connection: sqlite3.Connection | None = None
+    def __init__(self, database: SqlDatabase) -> None:
+        self._database = database
+        self._connection: SqlConnection | None = None
         self._closing = False
 
-    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def read(self, work: Callable[[SqlConnection], T]) -> T:
         """Return what `work` gives. Raises `BlockingIOError` where it would have to wait, and `StoreError`."""
         if self._closing:
-            raise closed(self._path)
+            raise closed(self._database)
         try:
             if self._connection is None:
-                self._connection = connect(self._path, waits=0, cache=_NEAR_CACHE)
+                self._connection = self._database.connect(waits=False)
             return work(self._connection)
-        except sqlite3.Error as error:
-            if _is_locked(error):
+        except BlockingIOError:
+            raise
+        except Exception as error:
+            if self._database.is_locked(error):
                 raise BlockingIOError(str(error)) from error
-            raise explain(error, self._path) from error
+            raise self._database.explain(error) from error
 
     def close(self) -> None:
         """Close the connection."""
@@ -229,12 +223,7 @@ class Near:
             self._connection.close()
 
 
-def closed(path: Path) -> StoreError:
-    """Return the error of a store that is used after `close`."""
-    return StoreError(f"{path}: the store is closed")
-
-
-def _perform(connection: sqlite3.Connection, jobs: list[_Job], path: Path) -> None:
+def _perform(connection: SqlConnection, jobs: list[_Job], database: SqlDatabase) -> None:
     """Do all of it in one transaction; when one fails, each in its own, so that it fails alone.
 
     A savepoint around each job would do the same, at the price of two statements for every job that
@@ -243,20 +232,20 @@ def _perform(connection: sqlite3.Connection, jobs: list[_Job], path: Path) -> No
     failure = _transaction(connection, jobs)
     if failure is None:
         return
-    if len(jobs) > 1 and not _is_locked(failure):
+    if len(jobs) > 1 and not database.is_locked(failure):
         for job in jobs:
-            _perform(connection, [job], path)
+            _perform(connection, [job], database)
         return
     for job in jobs:
-        job.failure = _plain_failure(failure, path)
+        job.failure = database.explain(failure)
 
 
-def _transaction(connection: sqlite3.Connection, jobs: list[_Job]) -> Exception | None:
+def _transaction(connection: SqlConnection, jobs: list[_Job]) -> Exception | None:
     """Do the jobs and commit; or undo them all and return what went wrong."""
     if not [job for job in jobs if job.work]:
         return None
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.begin(writes=True)
         for job in jobs:
             job.result = None if job.work is None else job.work(connection)
         connection.execute("COMMIT")
@@ -265,17 +254,6 @@ def _transaction(connection: sqlite3.Connection, jobs: list[_Job]) -> Exception 
             connection.execute("ROLLBACK")
         return error
     return None
-
-
-def _is_locked(error: Exception) -> bool:
-    """Whether another process held the file for the whole time-out: trying again would wait as long."""
-    return getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
-
-
-def _plain_failure(error: Exception, path: Path) -> Exception:
-    if isinstance(error, sqlite3.Error | OverflowError | OSError):
-        return explain(error, path)
-    return error
 
 
 def _settle(job: _Job) -> None:

@@ -177,6 +177,7 @@ async def test_without_the_setting_where_it_is_disabled_or_not_trusted_no_server
     assert toy.said() == []
 
 
+@pytest.mark.slow
 async def test_a_setting_that_changes_ends_the_server_and_begins_another(machine: Machine, toy, play) -> None:
     machine.settings(lsp=entry(toy))
     runtime, _, _ = await play(machine, ("write", {"filePath": "a.txt", "content": "bad\n"}))
@@ -206,6 +207,7 @@ async def test_a_server_looks_at_the_file_as_it_was_formatted(machine: Machine, 
     assert "bad word" not in read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", [{}, {"lsp": False, "formatter": False}, {"lsp": True, "formatter": {}}])
 def test_the_plugins_are_imported_where_settings_switch_them_on(
     machine: Machine, setting: dict[str, Any]

@@ -161,7 +161,9 @@ class OpenSession:
             return schema.PromptResponse(stop_reason="cancelled")
         finally:
             self._running -= 1
-        await self.tell_commands()
+        # A server that ends with this turn has no commands to tell of any more.
+        with suppress(Invalid):
+            await self.tell_commands()
         return schema.PromptResponse(stop_reason=self._reason(answer))
 
     async def cancel(self) -> None:

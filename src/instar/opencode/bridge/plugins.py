@@ -31,13 +31,13 @@ from instar.settings.builtin_plugins import flagship_name
 from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
-from instar.store.sqlite import Values, open_store
+from instar.store.store import Values, open_store
 from instar.wire import Plain
 from instar.wire.secret import masked
 
 if TYPE_CHECKING:
     from instar.message import Rule
-    from instar.store.sqlite import Store
+    from instar.store.store import Store
 
 
 Ask = Callable[[str, Plain], Awaitable[Any]]

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from instar.plugin import StoreError, document, migrate
+from instar.plugin import StoreError, document, sqlite
 
 log = logging.getLogger("instar.evolve")
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class Database:
                             self._set_aside(str(error.__cause__ or error))
                     return work(self._opened())
         except (sqlite3.Error, StoreError) as error:
-            said = error if isinstance(error, StoreError) else migrate.explain(error, self.path)
+            said = error if isinstance(error, StoreError) else sqlite.explain(error, self.path)
             raise OSError(str(said)) from error
 
     def _opened(self) -> sqlite3.Connection:
@@ -125,7 +125,7 @@ class Database:
             with document.locked(self.folder):
                 yield
         except OSError as error:
-            raise migrate.explain(error, self.path) from error
+            raise sqlite.explain(error, self.path) from error
 
     def _open(self) -> sqlite3.Connection:
         new = self.folder / f"{FILE}.new"
@@ -137,7 +137,7 @@ class Database:
         for path in _files(self.path):
             path.chmod(0o600)
         self._file = _identity(self.path)
-        connection = migrate.prepare(self.path, "NORMAL", migrate.migrations(_SQL))
+        connection = sqlite.prepare(self.path, "NORMAL", sqlite.migrations(_SQL))
         self._file = _identity(self.path)
         if not all(_is_whole(connection, table) for table in BINDING):
             connection.close()
@@ -156,7 +156,7 @@ class Database:
             path.rename(path.with_name(path.name.replace(FILE, aside.name, 1)))
         for path in _files(new):
             path.unlink()
-        with contextlib.closing(migrate.prepare(new, "NORMAL", migrate.migrations(_SQL))) as connection:
+        with contextlib.closing(sqlite.prepare(new, "NORMAL", sqlite.migrations(_SQL))) as connection:
             connection.execute("BEGIN")
             lost = _copy_rows(self.path, connection) if self.path not in irregular else list(_TABLES)
             said = f"{self.path} was damaged ({why}) and set aside as {aside.name}; lost in part: "

@@ -107,6 +107,7 @@ class LspConnection:
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
         self._versions: dict[Path, int] = {}
+        self._real: dict[Path, Path] = {}
         self._news = asyncio.Event()
         self._seen: dict[Path, int] = {}
         self._running: asyncio.Task[None] | None = None
@@ -142,9 +143,7 @@ class LspConnection:
         if self._writer is not None and self._writer.transport.get_write_buffer_size() > LONGEST:
             self._why = "it does not read what it is sent"
             await self.close()
-        version = self._versions.get(file, 0) + 1
-        self._versions[file] = version
-        self._seen.pop(file, None)
+        version = self._next_version(file)
         document: wire.Plain = {"uri": file.as_uri(), "version": version}
         if version == 1:
             self._notify(
@@ -166,6 +165,13 @@ class LspConnection:
                 # Some say first what is no word of the language, then what does not fit.
                 while not self.lost.done():
                     await asyncio.wait_for(self._hears(), SETTLING)
+
+    def _next_version(self, file: Path) -> int:
+        # Some servers tell of the place that a link leads to.
+        self._real[file.resolve()] = file
+        self._seen.pop(file, None)
+        self._versions[file] = self._versions.get(file, 0) + 1
+        return self._versions[file]
 
     async def _hears(self) -> None:
         self._news.clear()
@@ -287,7 +293,8 @@ class LspConnection:
         address = urlsplit(said.uri)
         if address.scheme != "file":
             return
-        file = Path(unquote(address.path))
+        named = Path(unquote(address.path))
+        file = self._real.get(named, named)
         if said.version is not None and said.version < self._versions.get(file, 0):
             return
         self._keep(self.pushed, file, said.diagnostics)

@@ -28,7 +28,7 @@ from instar.server.errors import Formed
 from instar.server.instances import Instances
 from instar.server.stream import EventStream, Following, Form, of_all, of_directory, of_instar, wanted
 from instar.store import Stored
-from instar.store.sqlite import Store
+from instar.store.store import Store
 
 STREAM: Final = "text/event-stream"
 _PAGE: Final = 500

@@ -1,4 +1,5 @@
--- Every statement that the SQLite store runs, by name. Lines before the first name are comments.
+-- Every statement that the store runs, by name, for SQLite and PostgreSQL; `postgresql/statements.sql` has those that
+-- PostgreSQL says in another way. Lines before the first name are comments.
 
 -- name: put_project
 INSERT INTO project (
@@ -6,9 +7,10 @@ INSERT INTO project (
 VALUES (:id, :worktree, :vcs, :name, :url, :override, :color, :commands, :now, :now, '[]')
 ON CONFLICT (id) DO UPDATE SET
   worktree = excluded.worktree, vcs = excluded.vcs, time_updated = excluded.time_updated,
-  name = coalesce(excluded.name, name), icon_url = coalesce(excluded.icon_url, icon_url),
-  icon_url_override = coalesce(excluded.icon_url_override, icon_url_override),
-  icon_color = coalesce(excluded.icon_color, icon_color), commands = coalesce(excluded.commands, commands);
+  name = coalesce(excluded.name, project.name), icon_url = coalesce(excluded.icon_url, project.icon_url),
+  icon_url_override = coalesce(excluded.icon_url_override, project.icon_url_override),
+  icon_color = coalesce(excluded.icon_color, project.icon_color),
+  commands = coalesce(excluded.commands, project.commands);
 
 -- name: put_session
 INSERT INTO session (
@@ -58,13 +60,13 @@ DELETE FROM instar_leftover WHERE session_id = ?;
 -- A row stays in its session (a part in its message): NULL fails the commit that would move it.
 INSERT INTO message (id, session_id, data, time_created, time_updated) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-  session_id = iif(session_id = excluded.session_id, session_id, NULL), data = excluded.data,
+  session_id = CASE WHEN message.session_id = excluded.session_id THEN excluded.session_id END, data = excluded.data,
   time_created = excluded.time_created, time_updated = excluded.time_updated;
 
 -- name: put_part
 INSERT INTO part (id, message_id, session_id, data, time_created, time_updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
 ON CONFLICT (id) DO UPDATE SET
-  message_id = iif(message_id = excluded.message_id, message_id, NULL),
+  message_id = CASE WHEN part.message_id = excluded.message_id THEN excluded.message_id END,
   data = excluded.data, time_updated = excluded.time_updated;
 
 -- name: add_message
@@ -115,7 +117,7 @@ DELETE FROM instar_value WHERE plugin = ? AND key = ?;
 -- name: prune_values
 DELETE FROM instar_value WHERE plugin = ?1 AND key IN (
   SELECT key FROM instar_value WHERE plugin = ?1 AND key >= ?2 AND key < ?3
-  ORDER BY key DESC LIMIT -1 OFFSET ?4
+  ORDER BY key DESC LIMIT 9223372036854775807 OFFSET ?4
 );
 
 -- name: put_approval
@@ -139,12 +141,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: add_spent
 INSERT INTO instar_spent (scope, key, hour, calls, tokens, cost, unpriced) VALUES (?, ?, ?, 1, ?, ?, ?)
 ON CONFLICT (scope, key, hour) DO UPDATE SET
-  calls = calls + 1, tokens = tokens + excluded.tokens, cost = cost + excluded.cost,
-  unpriced = unpriced + excluded.unpriced;
+  calls = instar_spent.calls + 1, tokens = instar_spent.tokens + excluded.tokens,
+  cost = instar_spent.cost + excluded.cost, unpriced = instar_spent.unpriced + excluded.unpriced;
 
 -- name: advance
 INSERT INTO event_sequence (aggregate_id, seq) VALUES (?1, ?2)
-ON CONFLICT (aggregate_id) DO UPDATE SET seq = seq + ?2 RETURNING seq;
+ON CONFLICT (aggregate_id) DO UPDATE SET seq = event_sequence.seq + ?2 RETURNING seq;
 
 -- name: put_event
 INSERT INTO event (id, aggregate_id, seq, type, data) VALUES (?, ?, ?, ?, ?);
@@ -158,8 +160,9 @@ DELETE FROM event WHERE rowid < ?;
 -- name: take_lease
 INSERT INTO instar_lease (session_id, owner, fence, time_expires) VALUES (:session_id, :owner, 1, :expires)
 ON CONFLICT (session_id) DO UPDATE SET
-  fence = fence + (owner <> excluded.owner), owner = excluded.owner, time_expires = excluded.time_expires
-WHERE owner = excluded.owner OR time_expires <= :now
+  fence = instar_lease.fence + CASE WHEN instar_lease.owner = excluded.owner THEN 0 ELSE 1 END,
+  owner = excluded.owner, time_expires = excluded.time_expires
+WHERE instar_lease.owner = excluded.owner OR instar_lease.time_expires <= :now
 RETURNING fence;
 
 -- name: holder
@@ -168,10 +171,23 @@ SELECT owner, fence, time_expires FROM instar_lease WHERE session_id = ? AND tim
 -- name: release_lease
 UPDATE instar_lease SET time_expires = 0 WHERE session_id = ? AND owner = ? AND fence = ?;
 
+-- name: schema
+SELECT max(version) FROM instar_migration;
+
+-- name: running
+SELECT session.id, session.title, session.directory, lease.owner
+FROM instar_lease AS lease JOIN session ON session.id = lease.session_id
+WHERE lease.time_expires > ? ORDER BY session.id DESC;
+
+-- name: waiting
+SELECT session.id, session.title, session.directory, queue.source, count(*)
+FROM instar_follow_up AS queue JOIN session ON session.id = queue.session_id
+GROUP BY session.id, session.title, session.directory, queue.source ORDER BY session.id DESC, min(queue.position);
+
 -- name: projects
 SELECT id, worktree, vcs, name, icon_url, icon_url_override, icon_color, time_created, time_updated, time_initialized,
   commands
-FROM project WHERE :id IS NULL OR id = :id ORDER BY time_updated DESC, id;
+FROM project WHERE CAST(:id AS text) IS NULL OR id = :id ORDER BY time_updated DESC, id;
 
 -- name: whereabouts
 SELECT directory, time_updated FROM session WHERE id = ?;
@@ -190,9 +206,9 @@ SELECT s.id, project_id, workspace_id, parent_id, slug, directory, path, title, 
   tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
   revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived, l.data
 FROM session s LEFT JOIN instar_leftover l ON l.session_id = s.id
-WHERE (:project_id IS NULL OR project_id = :project_id)
-  AND (:directory IS NULL OR directory = :directory)
-  AND (:parent_id IS NULL OR parent_id = :parent_id)
+WHERE (CAST(:project_id AS text) IS NULL OR project_id = :project_id)
+  AND (CAST(:directory AS text) IS NULL OR directory = :directory)
+  AND (CAST(:parent_id AS text) IS NULL OR parent_id = :parent_id)
   AND (:archived OR time_archived IS NULL)
 ORDER BY time_updated DESC, s.id LIMIT :limit;
 
@@ -212,13 +228,13 @@ ORDER BY m.time_created, m.id, p.id;
 
 -- name: open_tool_parts
 SELECT id, message_id, session_id, data FROM part
-WHERE session_id = ? AND instr(data, '"tool"') AND (instr(data, '"pending"') OR instr(data, '"running"'))
+WHERE session_id = ? AND data LIKE '%"tool"%' AND (data LIKE '%"pending"%' OR data LIKE '%"running"%')
 ORDER BY message_id, id;
 
 -- name: open_answers
 SELECT id, session_id, data, time_created FROM message
-WHERE session_id = ? AND instr(data, '"assistant"')
-  AND (NOT instr(data, '"completed":') OR instr(data, '"structured"') OR instr(data, '"error"'))
+WHERE session_id = ? AND data LIKE '%"assistant"%'
+  AND (data NOT LIKE '%"completed":%' OR data LIKE '%"structured"%' OR data LIKE '%"error"%')
 ORDER BY time_created, id;
 
 -- name: events
@@ -236,14 +252,14 @@ SELECT coalesce(min(rowid) - 1, (SELECT coalesce(max(rowid), 0) FROM event)) FRO
 -- name: events_after
 SELECT e.rowid, e.seq, e.id, e.aggregate_id, e.type, e.data, s.directory, s.project_id
 FROM event e JOIN session s ON s.id = e.aggregate_id
-WHERE e.rowid > :place AND (:directory IS NULL OR s.directory = :directory)
+WHERE e.rowid > :place AND (CAST(:directory AS text) IS NULL OR s.directory = :directory)
 ORDER BY e.rowid LIMIT :limit;
 
 -- name: follow_ups
 SELECT id, session_id, source, prompt, time_created, origin FROM instar_follow_up WHERE session_id = ? ORDER BY position;
 
 -- name: asks
-SELECT id, session_id, properties FROM instar_ask WHERE ?1 IS NULL OR session_id = ?1 ORDER BY position;
+SELECT id, session_id, properties FROM instar_ask WHERE CAST(?1 AS text) IS NULL OR session_id = ?1 ORDER BY position;
 
 -- name: todos
 SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position;
@@ -270,7 +286,8 @@ SELECT session_id, message_id, cause, provider_id, model_id, tokens_total, token
 FROM instar_usage WHERE session_id = ? AND time_created >= ? ORDER BY time_created, position;
 
 -- name: spent
-SELECT ifnull(sum(calls), 0), ifnull(sum(tokens), 0), ifnull(sum(cost), 0.0), ifnull(sum(unpriced), 0)
+SELECT CAST(coalesce(sum(calls), 0) AS bigint), CAST(coalesce(sum(tokens), 0) AS bigint), coalesce(sum(cost), 0.0),
+  CAST(coalesce(sum(unpriced), 0) AS bigint)
 FROM instar_spent WHERE scope = ? AND key = ? AND hour >= ?;
 
 -- name: origins

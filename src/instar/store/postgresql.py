@@ -1,0 +1,218 @@
+"""The store's tables on a PostgreSQL server: connections that speak the statements, and what their errors mean."""
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
+from itertools import count
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from instar import __version__
+from instar.settings.install import installing
+from instar.store import StoreError
+from instar.store.database import SQL, Row, statements
+from instar.store.sqlite import Migration, migrations, missing
+
+try:
+    import psycopg
+    from psycopg import errors
+    from psycopg.pq import TransactionStatus
+except ImportError as error:
+    raise StoreError(f"a PostgreSQL database needs psycopg: {installing('cluster')}") from error
+
+_WRITING: Final = 0x1257A8
+"""The advisory lock of the one who writes, so that events have their places in the order of the commits."""
+_MIGRATING: Final = _WRITING + 1
+_CONNECT_SECONDS: Final = 10
+
+
+class PostgresConnection:
+    """A connection to a server; it is made anew when a transaction begins after it was lost. Raises `psycopg.Error`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._statements = statements("postgresql")
+        self._connection = self._connected()
+        self._numbers = count(1)
+
+    def _connected(self) -> "psycopg.Connection[Row]":
+        return psycopg.connect(
+            self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="instar"
+        )
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.info.transaction_status not in (
+            TransactionStatus.IDLE,
+            TransactionStatus.UNKNOWN,
+        )
+
+    def run(self, name: str, parameters: Any = ()) -> list[Row]:
+        found = self.execute(self._statements[name], parameters)
+        return found.fetchall() if found.description else []
+
+    def execute(self, statement: str, parameters: Any = ()) -> Any:
+        if not isinstance(parameters, dict):
+            parameters = {f"p{number}": value for number, value in enumerate(parameters, 1)}
+        # PostgreSQL has no text with NUL.
+        given = {
+            name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
+            for name, value in parameters.items()
+        }
+        return self._connection.execute(cast("Any", _translated(statement)), given)
+
+    def stream(self, statement: str) -> Iterator[Row]:
+        with self._connection.cursor(f"moved{next(self._numbers)}") as cursor:
+            cursor.execute(cast("Any", statement))
+            yield from cursor
+
+    def renumber(self, table: str, column: str) -> None:
+        self.script(
+            f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), coalesce(max({column}), 0) + 1, false)"  # noqa: S608 - our own names
+            f" FROM {table}"
+        )
+
+    def script(self, statements: str) -> None:
+        """Run several statements without parameters."""
+        self._connection.execute(cast("Any", statements))
+
+    def begin(self, *, writes: bool) -> None:
+        if self._connection.closed:  # so it is after it was lost
+            self._connection = self._connected()
+        if writes:
+            self._connection.execute("BEGIN")
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_WRITING,))
+        else:
+            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def day(self, time: str) -> str:
+        return f"to_char(to_timestamp({time} / 1000), 'YYYY-MM-DD')"
+
+    def field(self, column: str, key: str) -> str:
+        return f"({column}::json ->> '{key}')"
+
+    def listed(self, parameter: str) -> str:
+        return f"SELECT json_array_elements_text(CAST({parameter} AS json))"
+
+
+class PostgresServer:
+    """The tables on the server that a URL names; the first to open them makes them."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        parts = urlsplit(url)
+        self.name = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+    def open(self) -> PostgresConnection:
+        try:
+            connection = PostgresConnection(self._url)
+        except psycopg.Error as error:
+            raise self.explain(error) from error
+        try:
+            self._prepare(connection)
+        except (psycopg.Error, StoreError) as error:
+            connection.close()
+            raise self.explain(error) from error
+        return connection
+
+    def connect(self, *, waits: bool = True) -> PostgresConnection:
+        if not waits:
+            raise BlockingIOError("a server is asked by a thread")
+        return PostgresConnection(self._url)
+
+    def check(self) -> None:
+        """Nobody takes a server's tables away unseen."""
+
+    def made(self) -> bool:
+        return True
+
+    def size(self) -> int:
+        with closing(self.connect()) as connection:
+            return int(connection.execute("SELECT pg_database_size(current_database())").fetchone()[0])
+
+    def shrink(self) -> None:
+        """A server does it by itself (autovacuum)."""
+
+    def explain(self, error: Exception) -> Exception:
+        if not isinstance(error, psycopg.Error):
+            return error
+        # The whole text of an error shows the row that it is about.
+        text = error.diag.message_primary or " ".join(str(error).split())
+        advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), "")
+        return StoreError(f"{self.name}: {text}{f': {advice}' if advice else ''}")
+
+    def is_locked(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.OperationalError)
+
+    def _prepare(self, connection: PostgresConnection) -> None:
+        steps = migrations(SQL / "postgresql")
+        connection.execute("BEGIN")
+        connection.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATING,))
+        tables = {
+            row[0]
+            for row in connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+            ).fetchall()
+        }
+        applied: list[Row] = []
+        if "instar_migration" in tables:
+            applied = connection.execute(
+                "SELECT version, checksum, instar FROM instar_migration ORDER BY version DESC"
+            ).fetchall()
+        elif clash := tables & {"project", "session", "message", "part", "event"}:
+            raise StoreError(
+                f"{self.name}: another program has tables there ({', '.join(sorted(clash))}); nothing was changed."
+                " Name another database, or a schema of its own (?options=-csearch_path%3Dinstar)."
+            )
+        for step in missing(applied, self.name, steps):
+            self._apply(connection, step)
+        connection.execute("COMMIT")
+
+    def _apply(self, connection: PostgresConnection, step: Migration) -> None:
+        connection.execute("""CREATE TABLE IF NOT EXISTS instar_migration (
+  version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+  instar text NOT NULL, time_applied bigint NOT NULL)""")
+        connection.script(step.sql)
+        connection.execute(
+            "INSERT INTO instar_migration VALUES (?, ?, ?, ?, extract(epoch FROM now()) * 1000)",
+            (step.version, step.name, step.checksum, __version__),
+        )
+
+
+@cache
+def _translated(statement: str) -> str:
+    """A statement with its parameters as psycopg writes them: `?` and `?2` are called p1, p2 …."""
+    numbers = iter(range(1, 100))
+
+    def named(found: "re.Match[str]") -> str:
+        if found[0] == "%":
+            return "%%"
+        if found[0].startswith(":"):
+            return f"%({found[1]})s"
+        return f"%(p{found[2] or next(numbers)})s"
+
+    return re.sub(r"%|(?<!:):([a-z_]+)|\?(\d*)", named, statement)
+
+
+_ADVICE: Final = (
+    (
+        errors.ForeignKeyViolation,
+        "what was written belongs to a project, session or message that is not in the store",
+    ),
+    (errors.UniqueViolation, "UNIQUE: an event or record with this id was written before"),
+    (
+        errors.NotNullViolation,
+        "NOT NULL: a message or part with this id stands in another session or message",
+    ),
+    (
+        errors.InsufficientPrivilege,
+        "give the user the right to make tables in this schema, or name another one",
+    ),
+    (errors.NumericValueOutOfRange, "a number is too large for its column"),
+    (errors.DiskFull, "free some space on the server and try again; what was saved before is intact"),
+    (psycopg.OperationalError, "make sure that the server runs and can be reached, and try again"),
+)

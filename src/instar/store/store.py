@@ -1,0 +1,453 @@
+"""The store in one SQLite file or on a PostgreSQL server: one writer thread with group commit, a few readers.
+
+What `commit` is given is encoded before it first waits, so the rows are those of the call. Its events
+are published as the objects they are: do not change what they hold before `commit` returns.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from instar import wire
+from instar.api.project import Project
+from instar.api.stats import Sum
+from instar.event import Event, MessageUpdated, PartUpdated, Todo, make
+from instar.message import (
+    Assistant,
+    ErrorText,
+    Message,
+    MessageAbortedError,
+    Origin,
+    Part,
+    Rule,
+    Session,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolSpan,
+    WithParts,
+)
+from instar.store import (
+    FollowUp,
+    Lease,
+    PutAsk,
+    PutMessage,
+    PutPart,
+    PutValue,
+    Recorded,
+    Share,
+    Stored,
+    StoreError,
+    Usage,
+    Whereabouts,
+    Write,
+    rows,
+)
+from instar.store.database import Row, SqlConnection, SqlDatabase, Synchronous
+from instar.store.rows import encode_commit
+from instar.store.sqlite import SqliteFile
+from instar.store.writer import Near, Readers, Writer
+from instar.wire import ids
+
+log = logging.getLogger("instar.store")
+
+T = TypeVar("T")
+
+EVENTS_KEPT: Final = 7 * 24 * 3600 * 1000
+"""Milliseconds for which durable events are kept: who comes back by then is told what it missed."""
+_PRUNED_EVERY: Final = 3600 * 1000
+_PRUNED_AT_ONCE: Final = 300
+
+_ALL: Final = 2**62
+"""More rows than there are: SQLite knows no other word for all of them that PostgreSQL knows too."""
+
+_ENDED = "Tool execution was interrupted: the process that ran it ended."
+_CUT = "The answer was interrupted: the process that wrote it ended."
+
+
+async def open_store(
+    where: Path | str, publish: Callable[[Event], None], *, synchronous: Synchronous = "NORMAL"
+) -> "Store":
+    """Open a database and bring it up to date: a file, made with its folder if it is not there, or a server's URL.
+
+    `publish` gets every event committed here on this event loop, in the order of the commits. Raises
+    `StoreError`, saying what to do, when the database is another program's, a newer instar's, damaged or
+    not writable; it is then as it was.
+    """
+    store = Store(database_at(where, synchronous), publish)
+    await store.start()
+    return store
+
+
+def database_at(where: Path | str, synchronous: Synchronous = "NORMAL") -> SqlDatabase:
+    """Return the database in a file, or on the server that a URL names. Raises `StoreError`: a URL of another kind."""
+    if isinstance(where, Path):
+        return SqliteFile(where, synchronous)
+    if not where.startswith(("postgresql://", "postgres://")):
+        raise StoreError(
+            f"a database is a URL, postgresql://USER@HOST/NAME, and not {where!r} (INSTAR_DATABASE)"
+        )
+    from instar.store.postgresql import PostgresServer  # psycopg is an extra, and takes a while to import
+
+    return PostgresServer(where)
+
+
+class Store:
+    """Where sessions live, in one file; see `open_store`. To be used on the event loop that opened it.
+
+    Every method may raise `StoreError`; reads see every finished commit.
+    """
+
+    def __init__(self, database: SqlDatabase, publish: Callable[[Event], None]) -> None:
+        self._writer = Writer(database, publish)
+        self._readers = Readers(database)
+        self._near = Near(database)
+        self._pruned = 0
+        self.check = database.check
+
+    async def start(self) -> None:
+        """Open the database. Raises `StoreError`."""
+        await self._writer.start()
+
+    async def close(self) -> None:
+        """Finish pending work and close the database. May be called twice."""
+        self._readers.close()
+        self._near.close()
+        await self._writer.close()
+
+    def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> asyncio.Future[int]:
+        """Write all of it, as it stands at the call, in one transaction; then publish `events` in order.
+
+        Commits keep their order, also those that nobody awaits, which share a transaction with what follows.
+        Sync events become rows with the next sequence number of their session. Returns the last sequence
+        number given out, or 0 when none was. Nothing is published when the transaction fails.
+
+        Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
+        published, and leaves no row. Sessions that have it as their parent are the caller's to delete.
+        """
+        self.check()
+        try:
+            encoded = encode_commit(writes, events, _now())
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
+        done = self._writer.submit(encoded.run, tuple(events))
+        if _now() - self._pruned > _PRUNED_EVERY:
+            self._pruned = _now()
+            self._writer.submit(self._prune).add_done_callback(_log_failure)
+        return done
+
+    def publish(self, event: Event) -> None:
+        """Publish an event that is not kept: now, or after the commits that were asked for before it."""
+        self._writer.publish(event)
+
+    async def settled(self) -> None:
+        """Return once all requested commits are published or have failed."""
+        await self._writer.settled()
+
+    async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
+        """Return durable events of a session after `seq`, in order, at most `limit`."""
+        return await self._read(_recorded, "events", (session_id, seq, limit))
+
+    async def last_seq(self, session_id: str) -> int:
+        """Return the number of a session's last durable event, 0 if there was none."""
+        found = await self._look(tuple, "last_seq", (session_id,))
+        return int(found[0][0]) if found else 0
+
+    async def events_after(
+        self, last: str | int, directory: str | None = None, limit: int = 500
+    ) -> list[Stored]:
+        """Return durable events of all sessions, or of a directory's, after `last`: an event's id or a place."""
+        return await self._query(partial(_events_after, last, directory, limit))
+
+    async def projects(self, project_id: str | None = None) -> list[Project]:
+        """Return the projects that are known, or the one with this id; last updated first."""
+        return await self._read(rows.project_of, "projects", {"id": project_id})
+
+    async def whereabouts(self, session_id: str) -> Whereabouts | None:
+        """Return where a session lives and when it was changed last, or None: what is asked before each use."""
+        found = await self._look(Whereabouts._make, "whereabouts", (session_id,))
+        return found[0] if found else None
+
+    async def session(self, session_id: str) -> Session | None:
+        """Return a session, or None."""
+        found = await self._look(rows.shown_session, "session", (session_id,))
+        return found[0] if found else None
+
+    async def sessions(
+        self,
+        project_id: str | None = None,
+        *,
+        directory: str | None = None,
+        parent_id: str | None = None,
+        archived: bool = False,
+        limit: int | None = None,
+    ) -> list[Session]:
+        """Return sessions, last updated first. `archived` includes the archived ones."""
+        chosen = {
+            "project_id": project_id,
+            "directory": directory,
+            "parent_id": parent_id,
+            "archived": archived,
+            "limit": _limit(limit),
+        }
+        return await self._read(rows.shown_session, "sessions", chosen)
+
+    async def saying(self, words: str) -> set[str]:
+        """Return the ids of the sessions in which somebody said these words, in small letters; it reads every part."""
+        return set(await self._read(itemgetter(0), "saying", (words,)))
+
+    async def messages(self, session_id: str, limit: int | None = None) -> list[WithParts]:
+        """Return a session's messages with their parts, oldest first; `limit` keeps the newest ones."""
+        return await self._query(partial(_messages, session_id, _limit(limit)))
+
+    async def follow_ups(self, session_id: str) -> list[FollowUp]:
+        """Return what waits in a session's queue, oldest first."""
+        return await self._look(_follow_up, "follow_ups", (session_id,))
+
+    async def asks(self, session_id: str | None = None) -> list[PutAsk]:
+        """Return permission questions that nobody answered yet, oldest first."""
+        return await self._read(_ask, "asks", (session_id,))
+
+    async def todos(self, session_id: str) -> list[Todo]:
+        """Return a session's list of things to do, in order."""
+        return await self._read(_todo, "todos", (session_id,))
+
+    async def approvals(self, project_id: str) -> list[Rule]:
+        """Return the `always` answers of a project, oldest first."""
+        return await self._read(_approval, "approvals", (project_id,))
+
+    async def value(self, plugin: str, key: str) -> Any:
+        """Return a plugin's value for a key, or None."""
+        found = await self._read(lambda row: wire.parse(row[0]), "value", (plugin, key))
+        return found[0] if found else None
+
+    async def values(self, plugin: str, prefix: str = "") -> dict[str, Any]:
+        """Return a plugin's keys that start with `prefix`, with their values, in the order of the keys."""
+        found = await self._read(tuple, "values", (plugin, prefix))
+        return {key: wire.parse(text) for key, text in found if key.startswith(prefix)}
+
+    async def usage(self, session_id: str | None = None, since: int = 0) -> list[Usage]:
+        """Return booked model calls from `since` (ms) on, oldest first."""
+        if session_id is None:
+            return await self._read(rows.usage_of, "usage", (since,))
+        return await self._read(rows.usage_of, "session_usage", (session_id, since))
+
+    async def sums(self, shares: Sequence[Share]) -> list[Sum]:
+        """Return the sums of booked calls for each share, from kept totals."""
+        return await self._query(partial(_sums, shares))
+
+    async def origins(self, session_id: str) -> dict[str, Origin]:
+        """Return where a session's messages come from, by their ids; a person's are left out."""
+        found = await self._read(tuple, "origins", (session_id,))
+        return {message_id: rows.origin_of(text) for message_id, text in found}
+
+    async def ask(self, question: Callable[[SqlConnection], T]) -> T:
+        """Let one of `instar.store.statistics` read the database, in one read transaction."""
+        return await self._query(question)
+
+    async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
+        """Take or renew the right to run a session for `ttl` ms; None when another holds it.
+
+        An owner that takes again what nobody else took in between keeps its fence.
+        """
+        self.check()
+        now = _now()
+        wanted = {"session_id": session_id, "owner": owner, "expires": now + ttl, "now": now}
+        found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
+        return Lease(session_id, owner, found[0][0], now + ttl) if found else None
+
+    async def holder(self, session_id: str) -> Lease | None:
+        """Return the lease that somebody holds on a session now, or None."""
+        found = await self._read(lambda row: Lease(session_id, *row), "holder", (session_id, _now()))
+        return found[0] if found else None
+
+    async def release(self, lease: Lease) -> None:
+        """Release a lease; nothing happens when it is no longer ours."""
+        held = (lease.session_id, lease.owner, lease.fence)
+        await self._writer.submit(partial(_fetch, "release_lease", held))
+
+    async def interrupt(self, session_id: str, now: int) -> int:
+        """Mark a session's open tool parts and unfinished answers as interrupted, in one commit.
+
+        A pending or running tool part becomes an error part whose metadata says ``interrupted``; an answer
+        without an end is completed at `now` (ms) with a `MessageAbortedError`, unless it has an error. Each
+        change is an event like any other. Returns how many parts were marked.
+        For the first opening of a session whose process died.
+        """
+        parts, answers = await self._query(partial(_unfinished, session_id))
+        for part in parts:
+            part.state = _interrupted(part.state, now)
+        for answer in answers:
+            answer.time.completed = now
+            answer.error = answer.error or MessageAbortedError(data=ErrorText(message=_CUT))
+        writes: list[Write] = [*map(PutPart, parts), *map(PutMessage, answers)]
+        events = [make(PartUpdated(session_id=session_id, part=part, time=now)) for part in parts]
+        events += [make(MessageUpdated(session_id=session_id, info=answer)) for answer in answers]
+        if writes:
+            await self.commit(writes, events)
+        return len(parts)
+
+    def _prune(self, connection: SqlConnection) -> None:
+        """Delete some of the events that are too old; with the next commit more, where there are."""
+        found = _fetch("oldest_events", (_PRUNED_AT_ONCE,), connection)
+        old = [place for place, event_id in found if ids.age(event_id, _now()) > EVENTS_KEPT]
+        if old:
+            # Never the newest one, whose place the next would get again.
+            connection.run("prune_events", (old[-1],))
+        if len(old) == _PRUNED_AT_ONCE:
+            self._pruned = 0
+
+    def _query(self, question: Callable[[SqlConnection], T]) -> "asyncio.Future[T]":
+        self.check()
+        return self._readers.submit(question)
+
+    async def _read(self, shape: Callable[[Row], Any], name: str, parameters: Any) -> list[Any]:
+        return await self._query(
+            lambda connection: [shape(row) for row in _fetch(name, parameters, connection)]
+        )
+
+    async def _look(self, shape: Callable[[Row], Any], name: str, parameters: Any) -> list[Any]:
+        """Read a few rows that a key names, at once unless somebody holds the file."""
+        self.check()
+        try:
+            found = self._near.read(partial(_fetch, name, parameters))
+        except BlockingIOError:
+            return await self._read(shape, name, parameters)
+        return [shape(row) for row in found]
+
+
+class Values:
+    """The values of one plugin."""
+
+    def __init__(self, store: Store, plugin: str) -> None:
+        self._store = store
+        self._plugin = plugin
+
+    async def get(self, key: str) -> Any:
+        """Return the value for `key`, or None."""
+        return await self._store.value(self._plugin, key)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Set the value for `key`; None deletes it."""
+        await self._store.commit([PutValue(self._plugin, key, value)])
+
+    async def list(self, prefix: str = "") -> dict[str, Any]:
+        """Return the keys that start with `prefix`, with their values."""
+        return await self._store.values(self._plugin, prefix)
+
+
+def _log_failure(done: "asyncio.Future[Any]") -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.warning("old events were not deleted: %s", error)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _limit(limit: int | None) -> int:
+    return _ALL if limit is None else limit
+
+
+def _fetch(name: str, parameters: Any, connection: SqlConnection) -> list[Row]:
+    return connection.run(name, parameters)
+
+
+def _messages(session_id: str, limit: int, connection: SqlConnection) -> list[WithParts]:
+    newest_first = _fetch("messages", (session_id, limit), connection)
+    if not newest_first:
+        return []
+    found = {row[0]: WithParts(info=rows.message_of(row), parts=[]) for row in reversed(newest_first)}
+    oldest = newest_first[-1]
+    for row in _fetch("parts", (session_id, oldest[3], oldest[0]), connection):
+        found[row[1]].parts.append(rows.part_of(row))
+    return list(found.values())
+
+
+def _unfinished(session_id: str, connection: SqlConnection) -> tuple[list[ToolPart], list[Assistant]]:
+    """The statements find what may be unfinished by its text; what it is decides."""
+    parts: list[Part] = [rows.part_of(row) for row in _fetch("open_tool_parts", (session_id,), connection)]
+    answers: list[Message] = [
+        rows.message_of(row) for row in _fetch("open_answers", (session_id,), connection)
+    ]
+    return (
+        [
+            part
+            for part in parts
+            if isinstance(part, ToolPart) and isinstance(part.state, ToolPending | ToolRunning)
+        ],
+        [info for info in answers if isinstance(info, Assistant) and info.time.completed is None],
+    )
+
+
+def _interrupted(state: Any, now: int) -> ToolError:
+    metadata = {**(getattr(state, "metadata", None) or {}), "interrupted": True}
+    start = state.time.start if isinstance(state, ToolRunning) else now
+    return ToolError(input=state.input, error=_ENDED, metadata=metadata, time=ToolSpan(start=start, end=now))
+
+
+def _sums(shares: Sequence[Share], connection: SqlConnection) -> list[Sum]:
+    return [
+        Sum(*_fetch("spent", (share.scope, share.key, rows.hour_of(share.since)), connection)[0])
+        for share in shares
+    ]
+
+
+def _recorded(row: Row) -> Recorded:
+    seq, event_id, session_id, kind, data = row
+    return Recorded(seq, event_id, session_id, kind, wire.parse(data))
+
+
+def _follow_up(row: Row) -> FollowUp:
+    follow_up_id, session_id, source, prompt, created, origin = row
+    return FollowUp(follow_up_id, session_id, source, wire.parse(prompt), created, rows.origin_of(origin))
+
+
+def _ask(row: Row) -> PutAsk:
+    return PutAsk(row[0], row[1], wire.parse(row[2]))
+
+
+def _todo(row: Row) -> Todo:
+    return Todo(content=row[0], status=row[1], priority=row[2])
+
+
+def _approval(row: Row) -> Rule:
+    return Rule(permission=row[0], pattern=row[1], action="allow")
+
+
+_LATER = "\uffff"
+"""Sorts behind every id."""
+
+
+def _events_after(
+    last: str | int, directory: str | None, limit: int, connection: SqlConnection
+) -> list[Stored]:
+    """Return what was stored after `last`, an event's id or a place, oldest first, at most `limit`.
+
+    An id that is not stored itself (of an event that never is, or of a session that is gone) stands for the
+    time in it: ids sort by when they were made.
+    """
+    place = last if isinstance(last, int) else _place(last, connection)
+    chosen = {"place": place, "directory": directory, "limit": limit}
+    return [_stored(row) for row in connection.run("events_after", chosen)]
+
+
+def _place(event_id: str, connection: SqlConnection) -> int:
+    found = connection.run("event_place", (event_id,))
+    found = found or connection.run("event_place_by_time", (event_id, _LATER))
+    return int(found[0][0])
+
+
+def _stored(row: tuple[Any, ...]) -> Stored:
+    place, seq, event_id, session_id, kind, data, directory, project_id = row
+    name, _, version = kind.rpartition(".")
+    # Another program may have written it with line ends, which would end a message of an event stream.
+    text = data.replace("\n", " ").replace("\r", " ")
+    number = int(version) if version.isdecimal() else 1
+    return Stored(place, seq, event_id, session_id, name, number, text, directory, project_id)

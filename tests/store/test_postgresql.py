@@ -1,0 +1,161 @@
+"""What is a PostgreSQL server's alone; the other tests of the store run on one too, by `make test-cluster`."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+from tests.postgresql import cluster
+from tests.store.conftest import Make
+from tests.waiting import until
+
+from instar.event import Event, SessionUpdated
+from instar.event import make as announced
+from instar.store import PutProject, PutSession, PutValue, StoreError
+from instar.store.database import statements
+from instar.store.postgresql import PostgresConnection
+from instar.store.store import Store, open_store
+
+
+@pytest.fixture
+def url() -> str:
+    return cluster().database()
+
+
+@pytest.fixture
+async def stores(url: str) -> AsyncIterator[list[Store]]:
+    """Three processes' stores on one database, opened at once."""
+    opened = await asyncio.gather(*(open_store(url, lambda event: None) for _ in range(3)))
+    await opened[0].commit([PutProject("global", "/", None, 1)])
+    yield opened
+    await asyncio.gather(*(store.close() for store in opened))
+
+
+async def refused(url: str) -> str:
+    with pytest.raises(StoreError) as caught:
+        await open_store(url, lambda event: None)
+    return str(caught.value)
+
+
+def run(url: str, statement: str) -> Any:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(statement)  # type: ignore[arg-type]
+
+
+async def test_another_programs_tables_are_left_alone(url: str) -> None:
+    run(url, "CREATE TABLE session (id int)")
+    assert "another program has tables there (session); nothing was changed" in await refused(url)
+    assert run(url, "SELECT to_regclass('instar_migration')").statusmessage == "SELECT 1"
+
+
+async def test_a_newer_instars_database_is_refused_with_both_versions(url: str) -> None:
+    await (await open_store(url, lambda event: None)).close()
+    run(url, "INSERT INTO instar_migration VALUES (77, 'later', 'c', '9.8.7', 0)")
+    assert "written by instar 9.8.7 (schema 77), and this is instar" in await refused(url)
+
+
+@pytest.mark.parametrize("place", ["host=/nowhere&user=u&password=hush", "user=u&password=hush"])
+async def test_a_server_that_is_not_there_is_said_without_its_password(place: str) -> None:
+    said = await refused(f"postgresql://someone:secret@localhost:1/base?{place}")
+    assert said.startswith("postgresql://localhost:1/base: ")
+    assert "make sure that the server runs and can be reached" in said
+    assert "secret" not in said
+    assert "hush" not in said
+
+
+async def test_a_reader_of_all_events_misses_none_of_those_that_several_processes_write(
+    stores: list[Store], make: Make
+) -> None:
+    written: list[Event] = []
+    heard: list[str] = []
+
+    async def write(store: Store) -> None:
+        session = make.session()
+        for number in range(100):
+            session.title = str(number)
+            event = announced(SessionUpdated(session_id=session.id, info=session))
+            written.append(event)
+            await store.commit([PutSession(session)], [event])
+
+    async def read() -> bool:
+        last = 0 if not heard else heard[-1]
+        heard.extend(one.event_id for one in await stores[2].events_after(last))
+        return len(heard) == 200
+
+    await asyncio.gather(write(stores[0]), write(stores[1]), until(read))
+    assert sorted(heard) == sorted(event.id for event in written)
+
+
+async def test_a_store_works_again_once_its_server_is_back(url: str) -> None:
+    store = await open_store(url, lambda event: None)
+    await store.commit([PutValue("p", "before", 1)])
+    await asyncio.to_thread(cluster().stop, "fast")
+    with pytest.raises(StoreError, match="make sure that the server runs"):
+        await store.commit([PutValue("p", "lost", 1)])
+    with pytest.raises(StoreError, match="make sure that the server runs"):
+        await store.values("p")
+    await asyncio.to_thread(cluster().start)
+    await store.commit([PutValue("p", "after", 1)])
+    assert await store.values("p") == {"after": 1, "before": 1}
+    await store.close()
+
+
+async def test_no_statement_of_a_turn_reads_a_whole_table(url: str) -> None:
+    store = await open_store(url, lambda event: None)
+    await store.commit([PutProject(f"p{number}", "/", None, 1) for number in range(200)])
+    await store.close()
+    for statement in FILLED:
+        run(url, statement)
+    run(url, "ANALYZE")
+    connection = PostgresConnection(url)
+    for name, statement in statements("postgresql").items():
+        if name in WHOLE or not statement.upper().startswith(
+            ("SELECT", "UPDATE", "DELETE", "INSERT", "WITH")
+        ):
+            continue
+        plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN {statement}", _asked(statement)))
+        assert "Seq Scan" not in plan, f"{name}\n{plan}"
+    connection.close()
+
+
+def _asked(statement: str) -> dict[str, Any] | tuple[Any, ...]:
+    """Parameters of the kind that a statement takes; a number is one also where a text is wanted."""
+    names = re.findall(r"(?<!:):([a-z_]+)", statement)
+    if names:
+        return {name: _OF.get(name, "1") for name in names}
+    numbers = [int(number) for number in re.findall(r"\?(\d)", statement)]
+    return ("1",) * max(numbers or [statement.count("?")])
+
+
+_OF: dict[str, Any] = {"archived": False, "project_id": None, "directory": "/1", "parent_id": None}
+
+FILLED = (
+    """INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated)
+SELECT 's' || n, 'p' || n % 200, 's', '/' || n, 't', '1', n, n FROM generate_series(1, 100000) n""",
+    "INSERT INTO message SELECT 'm' || n, 's' || n, n, n, '{}' FROM generate_series(1, 100000) n",
+    "INSERT INTO part SELECT 'r' || n, 'm' || n, 's' || n, n, n, '{}' FROM generate_series(1, 100000) n",
+    "INSERT INTO event_sequence SELECT 's' || n, 1 FROM generate_series(1, 100000) n",
+    """INSERT INTO event (id, aggregate_id, seq, type, data)
+SELECT 'e' || n, 's' || n, 1, 'session.updated.1', '{}' FROM generate_series(1, 100000) n""",
+    """INSERT INTO instar_follow_up (id, session_id, source, prompt, time_created)
+SELECT 'f' || n, 's' || n, 'person', '{}', n FROM generate_series(1, 10000) n""",
+    "INSERT INTO instar_leftover SELECT 's' || n, '{}' FROM generate_series(1, 10000) n",
+    """INSERT INTO instar_ask (id, session_id, properties)
+SELECT 'a' || n, 's' || n, '{}' FROM generate_series(1, 10000) n""",
+    "INSERT INTO instar_value SELECT 'p' || n, 'k', '1' FROM generate_series(1, 10000) n",
+    "INSERT INTO instar_lease SELECT 's' || n, 'me', 1, 1 FROM generate_series(1, 100000) n",
+    "INSERT INTO instar_origin SELECT 'm' || n, 's' || n, '{}' FROM generate_series(1, 100000) n",
+    "INSERT INTO instar_spent SELECT 'session', 's' || n, 0, 1, 1, 1, 0 FROM generate_series(1, 100000) n",
+    """INSERT INTO instar_usage (session_id, cause, provider_id, model_id, tokens_input, tokens_output,
+  tokens_reasoning, tokens_cache_read, tokens_cache_write, time_created)
+SELECT 's' || n, 'turn', 'p', 'm', 1, 1, 1, 1, 1, n FROM generate_series(1, 100000) n""",
+    """INSERT INTO todo SELECT 's' || n, 'c', 'pending', 'high', 0, 1, 1 FROM generate_series(1, 10000) n""",
+    """INSERT INTO permission (id, project_id, action, resource, time_created, time_updated)
+SELECT 'q' || n, 'p' || n % 200, 'bash', 'r' || n, 1, 1 FROM generate_series(1, 10000) n""",
+)
+"""A hundred thousand sessions with what belongs to them."""
+
+WHOLE = {"projects", "saying", "usage", "schema", "waiting"}
+"""What a person asks about everything: the list of projects, a search, the statistics, all that waits."""
