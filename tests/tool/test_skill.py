@@ -6,13 +6,16 @@ from instar.plugin.tool import ToolFailure
 from instar.tool import skill
 
 TOOL = skill.tool(
-    {"pdf": ("Work\n  on PDFs.", "Use the program.\n"), "sql": ("Write SQL.", "Mind the joins.")}
+    {
+        "pdf": ("Work\n  on PDFs.", lambda session_id: f"Use the program of {session_id}.\n"),
+        "sql": ("Write SQL.", lambda session_id: "Mind the joins."),
+    }
 )
 
 
 async def test_a_skill_is_loaded_by_its_name(ctx: Any, call: Any) -> None:
     result = await call(TOOL, ctx, name="pdf")
-    assert result.output == '<skill name="pdf">\nUse the program.\n</skill>'
+    assert result.output == f'<skill name="pdf">\nUse the program of {ctx.session_id}.\n</skill>'
     assert result.title == "Skill pdf"
 
 
