@@ -658,7 +658,7 @@ def test_without_the_package_it_says_how_to_install_it_here(machine: Machine, tm
     )
     done = machine.fresh("acp")
     assert done.returncode == 1
-    assert f"{sys.executable} -m pip install agent-client-protocol".encode() in done.stderr
+    assert f"{sys.executable} -m pip install 'agent-client-protocol".encode() in done.stderr
 
 
 @pytest.mark.slow

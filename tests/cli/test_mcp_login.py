@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,21 @@ def test_a_login_is_made_in_the_browser_kept_refreshed_and_forgotten(machine: Ma
 
 
 @pytest.mark.slow
+def test_on_a_terminal_the_browser_is_opened(
+    machine: Machine, vault: Vault, screen: Callable[..., Any]
+) -> None:
+    configured(machine, vault.block())
+    browser = machine.home / "browser"
+    visit = "import httpx2, sys; print(httpx2.get(sys.argv[1], follow_redirects=True, timeout=60).text)"
+    browser.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{visit}' \"$1\" > {machine.home}/page\n")
+    browser.chmod(0o755)
+    shown = screen("mcp", "auth", "vault", BROWSER=str(browser))
+    shown.wait_for("logged in to vault, which is connected")
+    assert shown.end() == 0
+    assert "You can close this page" in (machine.home / "page").read_text()
+
+
+@pytest.mark.slow
 def test_a_client_that_was_registered_by_hand_asks_for_its_own_scope(machine: Machine, vault: Vault) -> None:
     given = {"clientId": "known", "clientSecret": "known-secret", "scope": "read", "callbackPort": 19877}
     configured(machine, vault.block(**given))
@@ -175,6 +192,49 @@ def test_a_login_that_fails_is_one_line(machine: Machine, vault: Vault) -> None:
     )
     assert "give it in the headers" in machine.instar("mcp", "list").stdout
     assert machine.instar("mcp", "auth", "other").returncode == 2
+
+
+class Careless(BaseHTTPRequestHandler):
+    """A server whose token is of no kind that can be used."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        answers = {"/register": (201, {"client_id": "c", "redirect_uris": []}), "/token": (200, TOKEN)}
+        self._answer(*answers.get(self.path, (401, {})))
+
+    def do_GET(self) -> None:
+        self._answer(404, {})
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+
+TOKEN = {"access_token": "SECRET-TOKEN", "token_type": "mac"}
+
+
+@pytest.mark.slow
+def test_a_token_that_cannot_be_used_is_told_to_nobody(machine: Machine) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Careless)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+    configured(machine, {"type": "remote", "url": url, "oauth": {"callbackPort": free_port()}})
+
+    def visit(url: str) -> None:
+        asked = httpx2.URL(url).params
+        httpx2.get(asked["redirect_uri"], params={"code": "x", "state": asked["state"]})
+
+    code, said = log_in(machine, visit)
+    server.shutdown()
+    server.server_close()
+    assert code == 1
+    assert said.splitlines()[-1].endswith("its authorization server gave no token that can be used")
+    assert not any(b"SECRET-TOKEN" in path.read_bytes() for path in machine.home.rglob("*") if path.is_file())
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -115,7 +116,7 @@ class Bridged(Program):
         self.instar("trust", ".")
         self.instar("opencode", "install")
 
-    def instar(self, *words: str) -> str:
+    def instar(self, *words: str, check: bool = True) -> str:
         """Run instar in the project and return what it printed."""
         done = subprocess.run(
             [sys.executable, "-m", "instar", *words],
@@ -124,7 +125,7 @@ class Bridged(Program):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            check=True,
+            check=check,
         )
         return done.stdout
 
@@ -296,6 +297,14 @@ def test_self_says_what_the_host_cannot_offer(bridged: Bridged) -> None:
     session = bridged.prompt("Look around.")
     (call,) = tools(bridged.ended(session, "Seen."))
     assert "session apart" in call["state"]["output"]
+
+
+def test_the_doctor_says_what_the_bridge_does(bridged: Bridged) -> None:
+    assert bridged.http.get("/agent").status_code == 200
+    lines = json.loads(bridged.instar("doctor", "--json", check=False))["lines"]
+    (said,) = [line["text"] for line in lines if line["name"] == "opencode"]
+    assert " in opencode 1.18.33, process " in said
+    assert {"tool.execute.before", "chat.message", "event"} <= {*re.findall(r"[\w.]+", said)}
 
 
 def test_a_gate_that_was_pending_is_closed_when_the_bridge_is_killed_and_opencode_goes_on(

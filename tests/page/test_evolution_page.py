@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -240,6 +242,24 @@ def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_i
     expect(why).to_contain_text("Be polite.")
     page.evaluate("location.hash = '#/evolution/file/100%'")
     page.wait_for_selector("[role=alert]:has-text('there is no 100%')")
+
+
+def test_what_was_changed_behind_the_gate_is_told_and_a_freeze_stands_in_the_timeline(
+    machine: Machine, evolving: Evolving, log_in: LogIn
+) -> None:
+    evolving.ask("Be polite.")
+    page = log_in(evolving.served, "#/evolution")
+    see(page, "installed", "refused", "other files")
+    (evolving.workspace / "hooks" / "bot.sh").write_text(f"{evolving.bot}# by hand\n")
+    evolving.ask("Ask nobody.")
+    expect(page.locator("main")).to_contain_text("hooks/bot.sh was changed, behind the gate")
+    words = ["evolve", "--workspace", str(evolving.workspace), "freeze", "--reason", "until the release"]
+    environment = environment_in(machine.root)
+    subprocess.run([sys.executable, "-m", "instar", *words], env=environment, check=True, capture_output=True)
+    page.reload()
+    frozen = page.locator(".timeline li", has=page.locator(".outcome", has_text="frozen"))
+    expect(frozen).to_contain_text("until the release")
+    expect(page.locator("main")).to_contain_text("changes are frozen: until the release")
 
 
 def test_without_a_workspace_it_says_how_to_have_one(machine: Machine, log_in: LogIn) -> None:

@@ -1,5 +1,6 @@
 """``instar db``: move what is stored to another database."""
 
+import shlex
 import time
 from pathlib import Path
 
@@ -43,7 +44,7 @@ async def move(context: Context, source: str, target: str, as_json: bool) -> Non
         return
     note(f"moved {counted(sum(counts.values()), 'row')}, each compared, to {places[1].name}")
     if not isinstance(_place(context, target), Path):
-        note(f"instar uses it with INSTAR_DATABASE={target}")
+        note(f"instar uses it with INSTAR_DATABASE={shlex.quote(target)}")
 
 
 def _place(context: Context, name: str) -> Path | str:

@@ -1,5 +1,6 @@
 """``instar mcp``: the MCP servers of a folder's settings, and what of theirs the model may use."""
 
+import asyncio
 import sys
 import webbrowser
 
@@ -72,9 +73,9 @@ async def auth(context: Context, server: str, folder: str | None) -> None:
                 return
             url = login.url.result()
             echo(f"log in here: {url}")
-            if person.is_there():
-                webbrowser.open(url)
-            await login.made
+            # In a thread: one that runs in the terminal is open until it is closed, and comes back before that.
+            browser = [asyncio.to_thread(webbrowser.open, url)] if person.is_there() else []
+            await asyncio.gather(login.made, *browser)
         except (LinkError, KeysError) as error:
             raise Failure(str(error)) from error
         (status,) = (one for one in servers.status() if one.server == server)

@@ -188,10 +188,13 @@ class SessionTools:
         await asyncio.gather(*map(self.client.session.abort, running), return_exceptions=True)
 
     def _begin(self, session: str, asked: Awaitable[WithParts]) -> None:
-        turn = asyncio.ensure_future(asked)
-        # What it raises is told by `_told`, if somebody asks.
-        turn.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._turns[session] = turn
+        def ended(done: asyncio.Future[WithParts]) -> None:
+            # What it raised is told by `_told`, if somebody asks; what it answered stands in the session.
+            if not done.cancelled() and done.exception() is None and self._turns.get(session) is done:
+                del self._turns[session]
+
+        self._turns[session] = turn = asyncio.ensure_future(asked)
+        turn.add_done_callback(ended)
 
     async def _told(self, session: str, wait: float) -> SessionReport:
         """Wait until a session is idle, or waits for a permission, and tell how it stands."""
@@ -241,7 +244,7 @@ class SessionTools:
         return [one for one in waiting if one.session_id in family]
 
     async def _known(self, session: str) -> None:
-        """Raise `ToolError` for a session of another folder."""
+        """Raise `Invalid` for a session of another folder."""
         found, here = await self.client.session.get(session), await self.client.path.get()
         if found.directory != here.directory:
             raise Invalid(f"session {session} is one of {found.directory}, not of {here.directory}")
@@ -322,16 +325,13 @@ class McpServer(Server[Any]):
         self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
     ) -> CallToolResult:
         try:
-            found = wire.to_plain({"result": await self._result(params.name, params.arguments or {})})[
-                "result"
-            ]
+            found = await self._result(params.name, params.arguments or {})
         except (ApiError, Invalid, NotFound, Unreachable, msgspec.ValidationError) as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
         if isinstance(found, str):
             return CallToolResult(content=[TextContent(text=found)])
-        return CallToolResult(
-            content=[TextContent(text=wire.encode(found).decode())], structured_content=found
-        )
+        text = TextContent(text=wire.encode(found).decode())
+        return CallToolResult(content=[text], structured_content=msgspec.to_builtins(found))
 
     async def _result(self, name: str, given: wire.Plain) -> SessionReport | str:
         if (tool := self._tools.get(name)) is not None:

@@ -18,7 +18,7 @@ import anyio
 import httpx2
 from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
 from jsonschema.validators import validator_for  # type: ignore[import-untyped]
-from mcp.client.auth import OAuthFlowError
+from mcp.client.auth import OAuthFlowError, OAuthTokenError
 from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -48,8 +48,11 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
 
 # instar reports SDK errors in one line: without a handler Python would print them, with their tracebacks.
-for _name in ("mcp", "client"):
+for _name in ("mcp", "client", "mcp.client.auth"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
+
+# What it logs quotes what authorization servers answer: tokens among it.
+logging.getLogger("mcp.client.auth").propagate = False
 
 LONGEST: Final = 64 * 1024 * 1024
 """Bytes of one message; a server that sends a longer one is ended."""
@@ -190,6 +193,9 @@ class _Remote:
     def refused(self, error: LinkError | OAuthFlowError) -> LinkError:
         """Return what to say of a failure."""
         last = self.status[-1] if self.status else None
+        if isinstance(error, OAuthTokenError):
+            # Its text quotes the answer, and that may hold a token.
+            return LinkError("its authorization server gave no token that can be used")
         if self._login.attended:
             return LinkError(str(error))
         if last == 401 and self._config.oauth is not False:

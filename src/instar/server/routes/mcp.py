@@ -20,6 +20,7 @@ from instar.approval import permissions
 from instar.event import TuiToastShow, make
 from instar.mcp import LinkError, Login, Servers, Status, offers_login
 from instar.plugin import Invalid
+from instar.provider.keys import KeysError
 from instar.runtime import Runtime, mcp
 from instar.server.call import Call
 from instar.server.errors import Formed
@@ -91,7 +92,10 @@ class McpRoutes:
     async def remove_login(self, runtime: Runtime, name: str) -> Removed:
         """Forget the login to a server, and disconnect it."""
         servers, _ = _known(runtime, name)
-        await servers.log_out(name)
+        try:
+            await servers.log_out(name)
+        except KeysError as error:
+            raise Invalid(str(error)) from error
         return Removed(success=True)
 
     @operation("GET", "/experimental/resource", "experimental.resource.list")
