@@ -96,7 +96,7 @@ async def test_without_the_library_the_answer_says_how_to_get_it(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (project / "a.pdf").write_bytes(pdf("x"))
-    with pytest.raises(ToolFailure, match="install .*'pypdf>=6'"):
+    with pytest.raises(ToolFailure, match=r"install .*'pypdf>=6'"):
         await call(read.TOOL, ctx, filePath="a.pdf")
 
 
