@@ -413,6 +413,37 @@ def test_javascript_imports_from_the_folder_only_what_was_accepted(machine, trac
     assert ran(trace) == "12"
 
 
+@pytest.mark.slow
+@NODE
+def test_a_plugin_of_another_folder_imports_the_packages_beside_it_as_they_were_accepted(
+    machine, trace, tmp_path
+):
+    checkout = tmp_path / "checkout"
+    for name, needs in (("first", "second"), ("second", None)):
+        package = checkout / "node_modules" / name
+        package.mkdir(parents=True)
+        described = {
+            "name": name,
+            "type": "module",
+            "main": "index.js",
+            "dependencies": {needs: "1"} if needs else {},
+        }
+        (package / "package.json").write_text(json.dumps(described))
+        brings = f'import "{needs}"\n' if needs else ""
+        (package / "index.js").write_text(brings + SCRIPT.format(path=str(trace), word=name[0]))
+    (checkout / "dist").mkdir()
+    (checkout / "dist" / "mine.js").write_text('import "first"\nexport const mine = async () => ({})\n')
+    machine.write("opencode.json", json.dumps({"plugin": [(checkout / "dist" / "mine.js").as_uri()]}))
+    machine.instar("trust")
+    assert "skipped" not in says(machine).stderr
+    assert ran(trace) == "sf"
+    changed = checkout / "node_modules" / "second" / "index.js"
+    changed.write_text(SCRIPT.format(path=str(trace), word="x"))
+    trace.unlink()
+    says(machine)
+    assert ran(trace) == "sf"
+
+
 def test_a_module_of_the_folder_does_not_stand_in_for_one_of_pythons_in_instar_itself(machine, trace):
     machine.write("json.py", f"open({str(trace)!r}, 'a')\n")
     assert machine.fresh("config", "show").returncode == 0

@@ -363,9 +363,10 @@ def _module(path: Path) -> Path | None:
 
 
 def _package(name: str, start: Path, folder: Path, seen: set[Path]) -> Iterator[Path]:
-    """The files of an imported package that lies in the folder, and of those that it depends on."""
+    """The files of an imported package and of those that it depends on; for a file of the folder those in it."""
     short = "/".join(name.split("/")[: 2 if name.startswith("@") else 1])
-    above = [place for place in (start, *start.parents) if place.is_relative_to(folder)]
+    inside = start.is_relative_to(folder)
+    above = [place for place in (start, *start.parents) if not inside or place.is_relative_to(folder)]
     place = next((one for up in above if (one := up / _PACKAGES / short).is_dir()), None)
     if place is None or place in seen:
         return
