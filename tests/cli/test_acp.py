@@ -148,6 +148,7 @@ text: Done.
 """
 
 
+@pytest.mark.slow
 async def test_a_prompt_is_answered_with_chunks_thoughts_and_a_tool_call_with_its_diff(
     opened: Open, machine: Machine, editor: Editor
 ) -> None:

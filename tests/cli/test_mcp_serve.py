@@ -45,6 +45,7 @@ async def call(there: ClientSession, tool: str, **arguments: Any) -> Any:
     return found.content[0].text if found.is_error else found.structured_content  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 async def test_a_session_is_started_and_gone_on_with(machine: Machine) -> None:
     async with connected(machine, script="== turn\ntext: First.\n== turn\ntext: Second.\n") as there:
         begun = await call(there, "start", prompt="go")

@@ -146,6 +146,7 @@ def test_a_manifest_with_a_mistake_adds_nothing(machine: Machine, manifest: str,
     assert installed(machine) == []
 
 
+@pytest.mark.slow
 def test_a_link_inside_a_plugin_is_its_file_and_one_that_leads_out_refuses_it(machine: Machine) -> None:
     folder = copy(machine, "guard")
     (folder / "commands/again.md").symlink_to("release/check.md")
@@ -233,6 +234,7 @@ def test_a_marketplace_names_no_file_of_the_machine(machine: Machine, name: str,
     assert why in done.stderr
 
 
+@pytest.mark.slow
 def test_a_plugin_of_a_marketplace_is_described_by_its_entry(machine: Machine) -> None:
     told = add(machine, str(FOLDERS / "market"), "lint")
     assert "command lint:long" in told
@@ -421,6 +423,7 @@ def test_a_second_plugin_of_a_name_does_not_take_the_place_of_the_first(machine:
     assert machine.instar("plugin", "remove", "gard").returncode == 2
 
 
+@pytest.mark.slow
 def test_the_list_of_plugins_that_cannot_be_read_is_said_and_the_run_goes_on(machine: Machine) -> None:
     add(machine, str(FOLDERS / "guard"))
     (noted,) = machine.home.rglob("instar/plugins.json")

@@ -201,6 +201,7 @@ async def test_a_plugin_that_is_skipped_leaves_no_timer_and_no_child(
 NEEDING = "import { Glob } from 'bun'; export const P = async () => {}"
 
 
+@pytest.mark.slow
 async def test_what_needs_bun_is_skipped_where_the_person_wants_none(
     house: Machine, write: Write, tmp_path: Path
 ) -> None:

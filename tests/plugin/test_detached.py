@@ -34,7 +34,7 @@ export const P = async ({ directory }) => ({ "text.complete": async () => {
 } })
 """
 SERVER = """
-import json, subprocess, sys
+import json, os, subprocess, sys, time
 for line in sys.stdin:
     asked = json.loads(line)
     if "id" not in asked:
@@ -43,6 +43,8 @@ for line in sys.stdin:
         command = 'echo $$ >> pids; (setsid sleep 600 & echo $! >> pids); exec sleep 600'
         subprocess.Popen(["sh", "-c", command], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
         if asked["params"]["name"] == "die":
+            while not os.path.exists("pids") or len(open("pids").read().split()) < 2:
+                time.sleep(0.01)
             sys.exit(3)
     version = asked.get("params", {}).get("protocolVersion")
     initialize = {"protocolVersion": version, "capabilities": {"tools": {}}}

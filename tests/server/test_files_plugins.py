@@ -40,6 +40,7 @@ def test_formatters_and_language_servers_are_listed_in_opencodes_shapes(serve, t
     assert server == {"id": "none", "name": "none", "root": "", "status": "error"}
 
 
+@pytest.mark.slow
 def test_without_the_settings_there_are_none(serve):
     served = serve()
     assert served.http.get("/formatter").json() == served.http.get("/lsp").json() == []

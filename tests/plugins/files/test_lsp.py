@@ -54,6 +54,7 @@ async def test_the_model_reads_the_errors_of_its_file_and_people_see_them(
     assert [one["message"] for one in metadata[1]["diagnostics"][str(path)]] == ["a hint"]
 
 
+@pytest.mark.slow
 async def test_one_server_looks_at_all_files_of_a_root_and_is_told_what_it_asks(
     machine: Machine, toy, play
 ) -> None:
@@ -162,6 +163,7 @@ async def test_a_program_that_is_not_there_is_no_server(machine: Machine, play) 
     assert read == ["Wrote file successfully."]
 
 
+@pytest.mark.slow
 async def test_without_the_setting_where_it_is_disabled_or_not_trusted_no_server_starts(
     machines, toy, play
 ) -> None:
