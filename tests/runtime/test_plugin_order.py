@@ -49,24 +49,25 @@ async def test_evolve_stands_aside_for_a_plugin_that_offers_its_tools_wherever_i
     house: Machine, listed: list[str]
 ) -> None:
     (house.folder / "ws").mkdir()
-    mine = house.folder / "mine.py"
+    mine = house.folder / "my-evolve.py"
     mine.write_text(EVOLVING)
     house.settings(plugin=[str(mine) if name == "mine" else name for name in listed])
     house.environment["INSTAR_WORKSPACE"] = str(house.folder / "ws")
     door = await house.open()
-    assert door.runtime.instance.plugins.names == ["mine"]
-    said = "plugin evolve stands aside: the plugin mine offers its tool evolve_hook_edit"
+    assert door.runtime.instance.plugins.names == ["my-evolve"]
+    said = "plugin evolve stands aside: the plugin my-evolve offers its tool evolve_hook_edit"
     assert said in door.runtime.notices
 
 
-async def test_evolve_keeps_its_place_among_the_listed_plugins(house: Machine) -> None:
+@pytest.mark.parametrize("listed", [["evolve", "mine"], ["mine", "evolve"]])
+async def test_evolve_keeps_its_place_among_the_listed_plugins(house: Machine, listed: list[str]) -> None:
     (house.folder / "ws").mkdir()
     mine = house.folder / "mine.py"
     mine.write_text("async def mine(input, options=None):\n    return {}\n")
-    house.settings(plugin=["evolve", str(mine)])
+    house.settings(plugin=[str(mine) if name == "mine" else name for name in listed])
     house.environment["INSTAR_WORKSPACE"] = str(house.folder / "ws")
     door = await house.open()
-    assert door.runtime.instance.plugins.names == ["evolve", "mine"]
+    assert door.runtime.instance.plugins.names == listed
 
 
 async def test_an_entry_of_the_settings_switches_evolve_off_by_name(house: Machine) -> None:

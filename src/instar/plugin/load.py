@@ -112,8 +112,9 @@ async def load(
     loading = _Loading(plugins, make_input, patience)
     try:
         loading.begin([step.place for step in steps if not step.is_loaded])
-        # A flagship that may stand aside waits for the others, wherever it is listed.
-        for step in sorted(steps, key=lambda step: bool(step.tool)):
+        # The children of other plugins start with what a flagship guards; one whose name is in another's may have to
+        # stand aside for that, and waits.
+        for step in sorted(steps, key=lambda step: step.turn(steps)):
             failures += await loading.take_in(step)
         order = [step.mark.identity for step in steps]
         plugins.replace(sorted(plugins.loaded, key=lambda one: _rank(one, order)))
@@ -168,6 +169,12 @@ class _Step(msgspec.Struct, frozen=True):
         """The tool for which a flagship stands aside, "" for none."""
         shipped = FLAGSHIPS.get(self.spec.identity)
         return shipped.tool if shipped is not None else ""
+
+    def turn(self, steps: "Sequence[_Step]") -> int:
+        """When it is loaded: a flagship first (0), or behind the others (2) where one of these has its name."""
+        if not self.tool:
+            return 1
+        return 2 if any(self.place.name in step.spec.identity for step in steps if not step.tool) else 0
 
 
 class _Loading:

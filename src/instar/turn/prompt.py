@@ -88,7 +88,9 @@ async def submit(
     parts = [part for given in body.parts for part in _parts(instance, user, given)]
     known = len(live.history)
     message, kept = await _offered(instance, live, body, user, parts)
-    if body.no_reply and (live.turn is not None or live.is_awaiting_hooks):
+    # What a hook tells under an id of its own stands before the prompt that it looks at.
+    tells = live.is_awaiting_hooks and body.message_id is None
+    if body.no_reply and (live.turn is not None or tells):
         kept = [_as_context(part) for part in kept]
     # The history is in the order of the times. Others may have come while the hooks thought; what hooks told the
     # session follows the prompt, as in opencode.

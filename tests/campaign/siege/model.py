@@ -159,7 +159,7 @@ def door_of(name: str, root: Path, variables: Mapping[str, str]) -> Door:
     rule = f'"{sys.executable}" -I -S "{root}/rule.py"'
     hooks = {"PostToolUse": [{"matcher": "bash", "hooks": [{"command": rule}]}]}
     server = {"type": "local", "command": [sys.executable, "-I", "-S", str(root / "server.py")]}
-    script = {"plugin": ["evolve", str(root / "siege.mjs")]}
+    script = {"plugin": [str(root / "siege.mjs")]}
     return {
         "bash": Door(by_bash),
         "background": Door(lambda one: _in_the_background(one, root / "printed/out"), collects="bash"),

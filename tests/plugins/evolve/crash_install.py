@@ -135,9 +135,9 @@ def _name_steps(engine: EvolveEngine, step: Step) -> None:
     storage.installer = Installer(storage.ledger, storage.repository, engine.history.commit, step=step)
     keep = storage.keep
 
-    def kept(name: str, value: Any) -> None:
+    def kept(name: str, value: Any, *, durable: bool = True) -> None:
         step(f"keep {name} begun")
-        keep(name, value)
+        keep(name, value, durable=durable)
         step(f"keep {name} ended")
 
     storage.keep = kept  # type: ignore[method-assign]

@@ -40,7 +40,9 @@ _TOOLS: Final[Mapping[str, bool]] = MappingProxyType({"question": False})
 """A beat asks nobody: it would wait for an answer, and so would those after it. Each process offers it the same."""
 _SETTINGS: Final = "config/evolve.jsonc"
 _NOTHING: Final = "no script answers `heartbeat`, and prompts/heartbeat.md says nothing that was accepted"
-_UNSAID: Final = "the `heartbeat` hooks gave nothing to send, and prompts/heartbeat.md says nothing that was accepted"
+_UNSAID: Final = (
+    "the `heartbeat` hooks gave nothing to send, and prompts/heartbeat.md says nothing that was accepted"
+)
 
 
 class Heart:
