@@ -229,7 +229,7 @@ def test_a_candidate_that_removes_all_it_is_told_of_reaches_only_the_copy(bot):
     evil = '#!/bin/sh\nrm -rf "$HOME"/* "$INSTAR_WORKSPACE"/* "$TMPDIR"/*; cd ..; rm -rf ws; echo "{}"\n'
     before = bot.files()
     result = one(bot, "evolve_hook_write", hook="bot.py", content=evil)
-    assert "hooks/bot.py was not changed" in result
+    assert "must keep the test" in result or "longer than a discover may take" in result
     assert bot.files() == before
     assert (bot.home / ".gitconfig").exists()
     assert bot.copies() == []

@@ -35,3 +35,12 @@ def write(house: Machine) -> Write:
         return path
 
     return written
+
+
+def programs(folder: Path, *more: str) -> Path:
+    """A folder of programs that has no bun."""
+    made = folder / "bin"
+    made.mkdir()
+    for name in ("sh", "git", *more):
+        (made / name).symlink_to(str(shutil.which(name)))
+    return made

@@ -2,13 +2,13 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from tests.jshost.conftest import programs
 
 from instar.runtime import Options, Runtime
 from instar.testing import Machine, said
@@ -226,15 +226,6 @@ async def test_without_npm_what_needs_bun_says_so(house: Machine, write: Write, 
     path = write(NEEDING)
     (notice,) = (await house.open()).runtime.notices
     assert notice.startswith(f"plugin {path} is skipped: bun@1.4.5 is an npm package, and there is no npm")
-
-
-def programs(folder: Path, *more: str) -> Path:
-    """A folder of programs that has no bun."""
-    made = folder / "bin"
-    made.mkdir()
-    for name in ("sh", "git", *more):
-        (made / name).symlink_to(str(shutil.which(name)))
-    return made
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.jshost.conftest import programs
 
 from instar.jshost.host import find_engine
 from instar.plugin import PromptBody, SessionBody
@@ -259,11 +260,12 @@ export const P = async () => ({ 'text.complete': async (input, output) => {
 """
 
 
-@pytest.mark.skipif(shutil.which("bun") is not None, reason="there is a bun on PATH")
 async def test_a_plugin_that_needs_bun_runs_by_one_of_npms_which_is_installed_once(
-    house: Machine, write: Write, kept: Path
+    house: Machine, write: Write, kept: Path, tmp_path: Path
 ) -> None:
-    house.environment |= {"XDG_CACHE_HOME": str(kept)}  # type: ignore[operator]
+    path = f"{programs(tmp_path, 'node', 'npm')}:/usr/bin:/bin"
+    assert shutil.which("bun", path=path) is None
+    house.environment |= {"XDG_CACHE_HOME": str(kept), "PATH": path}  # type: ignore[operator]
     (house.folder / "notes.txt").write_text("! ")
     write(HOOK.replace(": any", "").replace("word", "'?'").join(["export const Q = ", ""]), "before.js")
     write(NEEDS_BUN)

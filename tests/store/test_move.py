@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,16 @@ async def test_all_of_it_goes_to_another_database_and_back(where: Place, make: M
     )
     assert [one.place for one in await store.events_after(0)] == [1, 2, 3, 4]
     await store.close()
+
+
+async def test_a_place_is_not_moved_to_itself_and_two_of_one_server_are_two(
+    fresh: Callable[[], Place], make: Make, tmp_path: Path
+) -> None:
+    place, other = fresh(), fresh()
+    session_id = await fill(place, make)
+    assert "for longer than five seconds" in run(str(place), str(place), folder=tmp_path, code=1)
+    run(str(place), str(other), folder=tmp_path)
+    assert await held(other, session_id) == await held(place, session_id)
 
 
 async def test_what_would_be_lost_or_mixed_is_refused(where: Place, make: Make, tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 """What is a PostgreSQL server's alone; the other tests of the store run on one too, by `make test-cluster`."""
 
 import asyncio
+import json
 import re
+import shlex
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from tests.postgresql import cluster
 from tests.store.conftest import Make
+from tests.turn import house
 from tests.waiting import until
 
 from instar.event import Event, SessionUpdated
@@ -17,6 +22,9 @@ from instar.store import PutProject, PutSession, PutValue, StoreError
 from instar.store.database import statements
 from instar.store.postgresql import PostgresConnection
 from instar.store.store import Store, open_store
+from instar.testing import Machine, results
+
+__all__ = ["house"]
 
 
 @pytest.fixture
@@ -39,21 +47,33 @@ async def refused(url: str) -> str:
     return str(caught.value)
 
 
-def run(url: str, statement: str) -> Any:
+def run(url: str, statement: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(url, autocommit=True) as connection:
-        return connection.execute(statement)  # type: ignore[arg-type]
+        done = connection.execute(statement)  # type: ignore[arg-type]
+        return done.fetchall() if done.description else []
 
 
 async def test_another_programs_tables_are_left_alone(url: str) -> None:
     run(url, "CREATE TABLE session (id int)")
     assert "another program has tables there (session); nothing was changed" in await refused(url)
-    assert run(url, "SELECT to_regclass('instar_migration')").statusmessage == "SELECT 1"
+    assert run(url, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()") == [("session",)]
 
 
 async def test_a_newer_instars_database_is_refused_with_both_versions(url: str) -> None:
     await (await open_store(url, lambda event: None)).close()
     run(url, "INSERT INTO instar_migration VALUES (77, 'later', 'c', '9.8.7', 0)")
     assert "written by instar 9.8.7 (schema 77), and this is instar" in await refused(url)
+
+
+async def test_a_process_that_holds_the_lock_holds_nobody_up_for_ever(url: str) -> None:
+    stopped = PostgresConnection(url)
+    store = await open_store(url, lambda event: None)
+    stopped.begin(writes=True)
+    with pytest.raises(StoreError, match="another instar holds the database for longer than five seconds"):
+        await store.commit([PutValue("p", "k", 1)])
+    stopped.close()
+    await store.commit([PutValue("p", "k", 1)])
+    await store.close()
 
 
 @pytest.mark.parametrize("place", ["host=/nowhere&user=u&password=hush", "user=u&password=hush"])
@@ -159,3 +179,35 @@ SELECT 'q' || n, 'p' || n % 200, 'bash', 'r' || n, 1, 1 FROM generate_series(1, 
 
 WHOLE = {"projects", "saying", "usage", "schema", "waiting"}
 """What a person asks about everything: the list of projects, a search, the statistics, all that waits."""
+
+
+REACHES = """
+import socket, sys
+for path in sys.argv[1:]:
+    try:
+        if path.endswith(".pgpass"):
+            print(open(path).read())
+        else:
+            socket.socket(socket.AF_UNIX).connect(path)
+            print("answered")
+    except OSError as error:
+        print("refused")
+"""
+
+
+@pytest.mark.parametrize(("level", "finds"), [("bubblewrap", ["refused"] * 2), ("landlock", ["refused"])])
+async def test_what_the_model_runs_does_not_find_the_way_to_the_database(
+    house: Machine, url: str, level: str, finds: list[str]
+) -> None:
+    """What is allowed for always stands there."""
+    home = Path(house.environment["HOME"])
+    (home / ".pgpass").write_text("host:port:db:user:hush")
+    house.environment["INSTAR_DATABASE"] = url
+    house.settings(shield={"level": level}, permission={"*": "allow"})
+    places = [str(home / ".pgpass"), str(cluster().folder / ".s.PGSQL.5432")]
+    command = shlex.join([sys.executable, str(house.write("reaches.py", REACHES)), *places[: len(finds)]])
+    house.says(f"== turn\ntool: bash {json.dumps({'command': command})}\n== turn\ntext: done\n")
+    door = await house.open()
+    session = await door.session()
+    await door.ask(session, "go")
+    assert results(await door.stored(session))[0].split() == finds

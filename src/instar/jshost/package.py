@@ -26,9 +26,9 @@ OFFERED: Final = {
     "zod": "zod@4.6.7",
     "@opencode-ai/sdk": "@opencode-ai/sdk@1.18.33",
 }
+"""What plugins may count on, and the host itself needs, where they do not bring it: name to spec."""
 BUN: Final = "bun@1.4.5"
 """What runs plugins that node cannot run."""
-"""What plugins may count on, and the host itself needs, where they do not bring it: name to spec."""
 _OPENCODE: Final = OFFERED["@opencode-ai/sdk"].rpartition("@")[2]
 """The opencode whose interface plugins find here, and against which they say what they need."""
 _RANGE: Final = 256

@@ -65,7 +65,7 @@ def own_places(paths: Paths) -> Places:
     The data folder (store, trust, keys, password, snapshots) and the log are hidden; in it the worktrees of sessions
     and what plugin folders keep stay writable, and long tool outputs and accepted files that steer readable. The home
     configuration folders are read-only, because skills that stand there bring files for the model, and the settings
-    files in them are hidden, because they may hold keys.
+    files in them are hidden, because they may hold keys. So is the way to a server that has the store.
     """
     settings = [
         file
@@ -75,7 +75,7 @@ def own_places(paths: Paths) -> Places:
         if file.is_file()
     ]
     return Places(
-        hidden=(paths.data, paths.state, *settings),
+        hidden=(paths.data, paths.state, *settings, *paths.server_ways),
         readonly=(*paths.config_homes, paths.tool_output, paths.accepted),
         writable=(paths.worktrees, paths.plugin_data),
     )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
@@ -26,6 +27,8 @@ class Paths(msgspec.Struct, frozen=True):
     cache: Path
     server: str = ""
     """The URL of the PostgreSQL database that has the store in place of a file, or ""."""
+    server_ways: tuple[Path, ...] = ()
+    """By what of this machine the server is reached: the file of passwords, the folder of its socket."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Paths":
@@ -36,7 +39,8 @@ class Paths(msgspec.Struct, frozen=True):
         named = environment.get("OPENCODE_CONFIG_DIR")
         if named:
             homes.append(Path(named).expanduser().absolute())
-        data = environment.get(DATA_VARIABLE)
+        data, server = environment.get(DATA_VARIABLE), environment.get(DATABASE_VARIABLE, "")
+        passwords = Path(environment.get("PGPASSFILE") or home / ".pgpass")
         return cls(
             home=home,
             config_homes=tuple(dict.fromkeys(homes)),
@@ -45,7 +49,8 @@ class Paths(msgspec.Struct, frozen=True):
             else _place(environment, "XDG_DATA_HOME", home / ".local/share") / "instar",
             state=_place(environment, "XDG_STATE_HOME", home / ".local/state") / "instar",
             cache=_place(environment, "XDG_CACHE_HOME", home / ".cache") / "instar",
-            server=environment.get(DATABASE_VARIABLE, ""),
+            server=server,
+            server_ways=(passwords, *_sockets(server)) if server else (),
         )
 
     @property
@@ -121,6 +126,13 @@ class Paths(msgspec.Struct, frozen=True):
     def log_file(self) -> Path:
         """The rotating log."""
         return self.state / "log" / "instar.log"
+
+
+def _sockets(server: str) -> list[Path]:
+    """The folders of the sockets that a PostgreSQL URL means: those it names, else Debian's."""
+    parts = urlsplit(server)
+    hosts = ",".join(parse_qs(parts.query).get("host", [unquote(parts.hostname or "")])).split(",")
+    return [Path(host or "/run/postgresql") for host in hosts if not host or host.startswith("/")]
 
 
 def _place(environment: Mapping[str, str], name: str, default: Path) -> Path:

@@ -25,6 +25,8 @@ _WRITING: Final = 0x1257A8
 """The advisory lock of the one who writes, so that events have their places in the order of the commits."""
 _MIGRATING: Final = _WRITING + 1
 _CONNECT_SECONDS: Final = 10
+_PATIENCE: Final = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '20s'"
+"""A process that was stopped within a transaction holds the others up for so long."""
 
 
 class PostgresConnection:
@@ -37,9 +39,11 @@ class PostgresConnection:
         self._numbers = count(1)
 
     def _connected(self) -> "psycopg.Connection[Row]":
-        return psycopg.connect(
+        made = psycopg.connect(
             self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="instar"
         )
+        made.execute(_PATIENCE)
+        return made
 
     @property
     def in_transaction(self) -> bool:
@@ -82,9 +86,14 @@ class PostgresConnection:
             self._connection = self._connected()
         if writes:
             self._connection.execute("BEGIN")
-            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_WRITING,))
+            self.lock(_WRITING)
         else:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def lock(self, number: int) -> None:
+        """Take one of our locks on the schema until the transaction ends."""
+        statement = "SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()::text))"
+        self._connection.execute(statement, (number,))
 
     def close(self) -> None:
         self._connection.close()
@@ -151,7 +160,7 @@ class PostgresServer:
     def _prepare(self, connection: PostgresConnection) -> None:
         steps = migrations(SQL / "postgresql")
         connection.execute("BEGIN")
-        connection.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATING,))
+        connection.lock(_MIGRATING)
         tables = {
             row[0]
             for row in connection.execute(
@@ -214,5 +223,6 @@ _ADVICE: Final = (
     ),
     (errors.NumericValueOutOfRange, "a number is too large for its column"),
     (errors.DiskFull, "free some space on the server and try again; what was saved before is intact"),
+    (errors.LockNotAvailable, "another instar holds the database for longer than five seconds; try again"),
     (psycopg.OperationalError, "make sure that the server runs and can be reached, and try again"),
 )
