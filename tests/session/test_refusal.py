@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.loopback import Loopback, calls, hang, text
 
-from instar.message import Origin
+from instar.message import Origin, ToolPart, ToolRunning
 from instar.plugin import Invalid, NotFound, PromptBody
 from instar.plugin.tool import Tool
 from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, results, users
@@ -171,7 +171,7 @@ async def test_a_session_that_is_put_away_in_a_heartbeat_makes_no_other_call(
 
 
 async def test_a_session_that_another_process_took_over_while_the_machine_slept_makes_no_call(
-    house: Machine, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    house: Machine, loopback: Loopback, caplog: pytest.LogCaptureFixture
 ) -> None:
     loopback.answer = lambda number, body: calls(
         ("bash", {"command": "until [ -e go ]; do sleep 0.01; done"})
@@ -182,11 +182,12 @@ async def test_a_session_that_another_process_took_over_while_the_machine_slept_
     await door.running()
     with closing(sqlite3.connect(door.runtime.instance.paths.database)) as other, other:
         other.execute("UPDATE instar_lease SET owner = 'elsewhere:1:x', fence = 9, time_expires = 1 << 60")
-    monkeypatch.setattr("instar.session.instance.LEASE_MS", 0)
     (house.folder / "go").touch()
     await door.idle(session)
     assert len(loopback.asked) == 1
-    assert "running in another process (elsewhere:1:x)" in door.of("session.limit")[0].message
+    assert f"session {session} was taken over by another process" in caplog.text
+    (part,) = [part for part in (await door.stored(session))[-1].parts if isinstance(part, ToolPart)]
+    assert isinstance(part.state, ToolRunning)
 
 
 async def test_a_closed_instance_makes_no_call(house: Machine, loopback: Loopback) -> None:

@@ -45,6 +45,7 @@ from instar.store import (
     DropPart,
     DropSession,
     FollowUp,
+    LeaseLost,
     PutApproval,
     PutAsk,
     PutFollowUp,
@@ -352,6 +353,34 @@ async def test_a_row_that_cannot_be_read_at_once_is_read_by_a_thread(
     store._near = Near(SqliteFile(other))
     assert await store.session(talk[0].id) == talk[0]
     held.close()
+
+
+async def test_who_lost_a_session_changes_it_no_more_until_it_gave_it_back(
+    store: Store, where: Where, talk: Talk, make: Any, published: list[Event]
+) -> None:
+    session, user = talk
+    other = await open_store(where, lambda event: None)
+    mine = await store.lease(session.id, "me", -1)
+    yours = await other.lease(session.id, "you", 60_000)
+    assert mine is not None
+    assert yours is not None
+    part = make.text(user)
+
+    def change() -> tuple[list[PutPart], list[Event]]:
+        return [PutPart(part)], [event.make(PartUpdated(session_id=session.id, part=part, time=1))]
+
+    queued = PutFollowUp(FollowUp("fup_1", session.id, "person", {}, 1))
+    with pytest.raises(LeaseLost, match=f"session {session.id} was taken over by another process"):
+        await store.commit(*change())
+    assert published == []
+    assert await store.lease(session.id, "me", 60_000) is None
+    saved = [store.commit([queued]), store.commit(*change())]
+    assert [type(one) for one in await asyncio.gather(*saved, return_exceptions=True)] == [int, LeaseLost]
+    await store.release(mine)
+    await other.commit(*change())
+    await store.commit(*change())
+    await other.release(yours)
+    await other.close()
 
 
 async def test_two_stores_on_one_database_share_leases_and_numbers(

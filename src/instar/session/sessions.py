@@ -373,9 +373,10 @@ class Sessions:
     async def renew(self, live: SessionState) -> None:
         """Take the lease, or make it last longer. Raises `SessionBusy`."""
         lease = await take(self._store, live.id)
-        live.keep(lease)
         if lease is None:
+            # One that was lost stays noted until the last hold goes, so that nothing is saved under it.
             raise await busy(self._store, live.id)
+        live.keep(lease)
 
     async def let_go(self, live: SessionState) -> None:
         """Give one hold back; with the last one the lease goes."""

@@ -272,8 +272,8 @@ class SessionState:
         """Increment the hold count."""
         self._holds += 1
 
-    def keep(self, lease: Lease | None) -> None:
-        """Note the lease that was taken or renewed; None when another process has it."""
+    def keep(self, lease: Lease) -> None:
+        """Note the lease that was taken or renewed."""
         self._lease = lease
         self._renewed = (now(), time.monotonic())
 

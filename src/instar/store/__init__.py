@@ -263,6 +263,10 @@ class StoreError(Exception):
     """The store cannot do what was asked; the text says why and what to do."""
 
 
+class LeaseLost(StoreError):
+    """Another process took a session over, or deleted it: this one changes it no more."""
+
+
 class Whereabouts(NamedTuple):
     """A session's directory, and when it was changed last (ms)."""
 

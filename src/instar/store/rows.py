@@ -4,7 +4,7 @@ A message's ``data`` is its wire form without ``id`` and ``sessionID``, a part's
 ``id``, ``sessionID`` and ``messageID``. What of a session no column holds becomes a *leftover tree*.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +39,8 @@ from instar.store import (
     DropPart,
     DropSession,
     Insert,
+    Lease,
+    LeaseLost,
     PruneValues,
     PutApproval,
     PutAsk,
@@ -420,9 +422,17 @@ class Commit(NamedTuple):
     dropped: list[str]
     """Sessions whose events go too: of a deleted session nothing stays, as in opencode."""
     announced: list[Event]
+    fences: list[Lease]
+    """The leases under which this store changes the sessions: all of them must hold still."""
 
     def run(self, connection: SqlConnection) -> int:
-        """Run it within the transaction; return the last sequence number given out, or 0."""
+        """Run it within the transaction; return the last sequence number given out, or 0. Raises `LeaseLost`."""
+        for lease in self.fences:
+            if not connection.run("is_leased", (lease.session_id, lease.owner, lease.fence)):
+                raise LeaseLost(
+                    f"session {lease.session_id} was taken over by another process, or deleted:"
+                    " nothing more is saved in it here"
+                )
         for name, parameters in self.operations:
             connection.run(name, parameters)
         last = self._number(connection) if self.events else 0
@@ -446,10 +456,13 @@ class Commit(NamedTuple):
         return following[self.events[-1][0]]
 
 
-def encode_commit(writes: Sequence[Write], events: Sequence[Event], now: int) -> Commit:
+def encode_commit(
+    writes: Sequence[Write], events: Sequence[Event], now: int, leases: Mapping[str, Lease] = {}
+) -> Commit:
     """Return a commit as it stands at this moment; `now` (ms) is the rows' time.
 
-    Raises `StoreError` for what cannot be stored.
+    `leases` are those that this store was given, by session. What changes a session has a durable event: such a commit
+    is made under the session's lease. Raises `StoreError` for what cannot be stored.
     """
     operations: list[Operation] = []
     dropped: list[str] = []
@@ -468,7 +481,8 @@ def encode_commit(writes: Sequence[Write], events: Sequence[Event], now: int) ->
             raise StoreError(f"a {event.type} event is durable but names no session")
         durable.append(event)
         told.append((session_id, event.id, f"{event.type}.{version}", event.payload().decode()))
-    return Commit(operations, told, dropped, durable)
+    fences = [leases[one] for one in dict.fromkeys(row[0] for row in told) if one in leases]
+    return Commit(operations, told, dropped, durable, fences)
 
 
 def _put_session(write: PutSession, now: int) -> Iterable[Operation]:

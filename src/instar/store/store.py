@@ -109,6 +109,7 @@ class Store:
         self._readers = Readers(database)
         self._near = Near(database)
         self._pruned = 0
+        self._leases: dict[str, Lease] = {}
         self.check = database.check
 
     async def start(self) -> None:
@@ -128,12 +129,14 @@ class Store:
         Sync events become rows with the next sequence number of their session. Returns the last sequence
         number given out, or 0 when none was. Nothing is published when the transaction fails.
 
+        Raises `LeaseLost` where another process took over a session that this store holds (`lease`).
+
         Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
         published, and leaves no row. Sessions that have it as their parent are the caller's to delete.
         """
         self.check()
         try:
-            encoded = encode_commit(writes, events, _now())
+            encoded = encode_commit(writes, events, _now(), self._leases)
         except (TypeError, ValueError, RecursionError) as error:
             raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
         done = self._writer.submit(encoded.run, tuple(events))
@@ -254,13 +257,17 @@ class Store:
     async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
         """Take or renew the right to run a session for `ttl` ms; None when another holds it.
 
-        An owner that takes again what nobody else took in between keeps its fence.
+        An owner that takes again what nobody else took in between keeps its fence. Until `release` each commit that
+        changes the session fails with `LeaseLost` once another one has it, also when this one has not heard of it.
         """
         self.check()
         now = _now()
         wanted = {"session_id": session_id, "owner": owner, "expires": now + ttl, "now": now}
         found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
-        return Lease(session_id, owner, found[0][0], now + ttl) if found else None
+        if not found:
+            return None
+        self._leases[session_id] = lease = Lease(session_id, owner, found[0][0], now + ttl)
+        return lease
 
     async def holder(self, session_id: str) -> Lease | None:
         """Return the lease that somebody holds on a session now, or None."""
@@ -269,6 +276,7 @@ class Store:
 
     async def release(self, lease: Lease) -> None:
         """Release a lease; nothing happens when it is no longer ours."""
+        self._leases.pop(lease.session_id, None)
         held = (lease.session_id, lease.owner, lease.fence)
         await self._writer.submit(partial(_fetch, "release_lease", held))
 

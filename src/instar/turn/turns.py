@@ -19,7 +19,7 @@ from instar.plugin import Busy, Invalid, NotFound
 from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.state import SessionState
-from instar.store import StoreError
+from instar.store import LeaseLost, StoreError
 from instar.store.lease import RENEW_MS, SessionBusy
 from instar.tool import background
 from instar.turn import loop
@@ -215,6 +215,8 @@ class Turns:
         except asyncio.CancelledError:
             log.info("turn aborted session=%s", live.id)
             self._tell_stopped(live)
+        except LeaseLost as error:
+            log.error("lease lost session=%s: %s", live.id, error)
         except Exception as error:
             if live.deleted:  # what it still had to save has no session to lie in
                 log.info("turn ended with its session session=%s", live.id)

@@ -168,6 +168,9 @@ RETURNING fence;
 -- name: holder
 SELECT owner, fence, time_expires FROM instar_lease WHERE session_id = ? AND time_expires > ?;
 
+-- name: is_leased
+SELECT 1 FROM instar_lease WHERE session_id = ? AND owner = ? AND fence = ?;
+
 -- name: release_lease
 UPDATE instar_lease SET time_expires = 0 WHERE session_id = ? AND owner = ? AND fence = ?;
 
