@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from instar.plugin import Invalid, PromptBody
-from instar.store.lease import LEASE_MS, is_dead, owner_name, take
+from instar.store.lease import is_dead, owner_name, take
 from instar.testing import Machine, said, users
 
 pytest_plugins = ["tests.turn"]
@@ -65,7 +65,7 @@ async def test_a_session_that_another_process_runs_is_refused_and_nothing_is_sav
     session = await door.session()
     await door.ask(session, "before")
     store, owner = door.runtime.instance.store, f"{platform.node()}:{living}:aa"
-    lease = await store.lease(session, owner, LEASE_MS)
+    lease = await store.lease(session, owner, 30_000)
     assert lease is not None
     for work in (
         door.client.prompt(session, PromptBody.text("now")),
@@ -103,7 +103,7 @@ async def test_a_follow_up_for_a_session_that_another_process_runs_waits_for_it(
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
-    await door.runtime.instance.store.lease(session, f"{platform.node()}:{living}:aa", LEASE_MS)
+    await door.runtime.instance.store.lease(session, f"{platform.node()}:{living}:aa", 30_000)
     await door.client.follow_up(session, PromptBody.text("later"), "test")
     assert [waiting.source for waiting in await door.runtime.instance.store.follow_ups(session)] == ["test"]
 
@@ -113,7 +113,7 @@ async def test_a_dead_processs_session_is_taken_over_at_once(house: Machine, dea
     door = await house.open()
     session = await door.session()
     store = door.runtime.instance.store
-    old = await store.lease(session, f"{platform.node()}:{dead}:aa", LEASE_MS)
+    old = await store.lease(session, f"{platform.node()}:{dead}:aa", 30_000)
     assert old is not None
     assert said(await door.ask(session, "hello")) == "hello"
     new = await take(store, session)

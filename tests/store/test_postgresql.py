@@ -211,3 +211,22 @@ async def test_what_the_model_runs_does_not_find_the_way_to_the_database(
     session = await door.session()
     await door.ask(session, "go")
     assert results(await door.stored(session))[0].split() == finds
+
+
+@pytest.mark.parametrize(("said", "lasts"), [("", 10_000), ("1.5", 1500), ("3600", 3_600_000)])
+async def test_a_lease_lasts_as_long_as_the_server_says(said: str, lasts: int) -> None:
+    store = await open_store(_with(said), lambda event: None)
+    assert store.lease_ms == lasts
+    await store.close()
+
+
+@pytest.mark.parametrize("said", ["0.9", "3601", "soon", "nan", "1e999"])
+async def test_a_lease_that_cannot_be_is_refused(said: str) -> None:
+    with pytest.raises(
+        StoreError, match=f"instar.lease_seconds is a number from 1 to 3600, and not '{said}'"
+    ):
+        await open_store(_with(said), lambda event: None)
+
+
+def _with(seconds: str) -> str:
+    return f"{cluster().database()}%20-cinstar.lease_seconds%3D{seconds}"

@@ -29,7 +29,7 @@ from instar.session.sessions import Sessions
 from instar.session.state import SessionState
 from instar.settings.config import Config
 from instar.settings.paths import Paths
-from instar.store.lease import LEASE_MS, SessionBusy
+from instar.store.lease import SessionBusy
 from instar.store.store import Store
 
 
@@ -81,7 +81,7 @@ class Instance(msgspec.Struct):
             return f"session {live.id} was deleted"
         if live.session.time.archived and not origin.is_person:
             return f"session {live.id} was put away: only a person's prompt goes on with it"
-        if live.held and live.lease_age() >= LEASE_MS:
+        if live.held and live.lease_age() >= self.store.lease_ms:
             try:
                 await self.sessions.renew(live)
             except SessionBusy as error:

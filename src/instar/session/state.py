@@ -24,7 +24,6 @@ from instar.event import Idle, SessionStatus
 from instar.limits.budget import CallLimits, Ceiling, tighter
 from instar.message import Origin, Session, User, WithParts
 from instar.store import Lease, PutOrigin
-from instar.store.lease import RENEW_MS
 
 if TYPE_CHECKING:
     from instar.provider.prompt_cache import Prefix
@@ -280,7 +279,7 @@ class SessionState:
     @property
     def is_kept(self) -> bool:
         """Whether the lease lasts long enough that another hold need not renew it."""
-        return self._lease is not None and self.lease_age() < RENEW_MS
+        return self._lease is not None and self.lease_age() < self._lease.renew_after
 
     def lease_age(self) -> float:
         """Return the ms since the lease was renewed, by the clock that says more: one stands still in a sleep."""

@@ -257,6 +257,13 @@ class Lease(msgspec.Struct, frozen=True):
     owner: str
     fence: int
     expires: int
+    lasts: int = 0
+    """Milliseconds for which it was given."""
+
+    @property
+    def renew_after(self) -> int:
+        """How old, in ms, it grows before it is renewed."""
+        return self.lasts // 3
 
 
 class StoreError(Exception):

@@ -53,6 +53,8 @@ class SqlDatabase(Protocol):
 
     name: str
     """How messages name it; without a password."""
+    lease_ms: int
+    """How long a lease on a session lasts without being renewed; known once it was opened."""
 
     def open(self) -> SqlConnection:
         """Return a connection for writing, after making what is missing of the tables. Raises `StoreError`."""

@@ -15,11 +15,6 @@ from instar.store import Lease
 from instar.store.database import Row
 from instar.store.store import Store, database_at
 
-LEASE_MS = 30_000
-"""How long a lease lasts without being renewed."""
-RENEW_MS = LEASE_MS // 3
-"""How old a lease grows before it is renewed."""
-
 _NONCE = secrets.token_hex(4)
 
 
@@ -34,12 +29,12 @@ def owner_name() -> str:
 
 async def take(store: Store, session_id: str) -> Lease | None:
     """Take or renew the lease on a session; None when another living process holds it."""
-    lease = await store.lease(session_id, owner_name(), LEASE_MS)
+    lease = await store.lease(session_id, owner_name(), store.lease_ms)
     if lease is None:
         holder = await store.holder(session_id)
         if holder is not None and is_dead(holder.owner):
             await store.release(holder)
-            lease = await store.lease(session_id, owner_name(), LEASE_MS)
+            lease = await store.lease(session_id, owner_name(), store.lease_ms)
     return lease
 
 

@@ -25,6 +25,9 @@ _WRITING: Final = 0x1257A8
 """The advisory lock of the one who writes, so that events have their places in the order of the commits."""
 _MIGRATING: Final = _WRITING + 1
 _CONNECT_SECONDS: Final = 10
+_LEASE_MS: Final = 10_000
+_SHORTEST_MS: Final = 1000
+_LONGEST_MS: Final = 3_600_000
 _PATIENCE: Final = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '20s'"
 """A process that was stopped within a transaction holds the others up for so long."""
 
@@ -109,10 +112,15 @@ class PostgresConnection:
 
 
 class PostgresServer:
-    """The tables on the server that a URL names; the first to open them makes them."""
+    """The tables on the server that a URL names; the first to open them makes them.
+
+    How long a lease lasts is the server's own setting, so that all processes have the same: ``instar.lease_seconds``,
+    10 where it is not set.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self.lease_ms = _LEASE_MS
         parts = urlsplit(url)
         self.name = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
@@ -123,6 +131,7 @@ class PostgresServer:
             raise self.explain(error) from error
         try:
             self._prepare(connection)
+            self.lease_ms = self._lease(connection)
         except (psycopg.Error, StoreError) as error:
             connection.close()
             raise self.explain(error) from error
@@ -156,6 +165,18 @@ class PostgresServer:
 
     def is_locked(self, error: Exception) -> bool:
         return isinstance(error, psycopg.OperationalError)
+
+    def _lease(self, connection: PostgresConnection) -> int:
+        (said,) = connection.execute("SELECT current_setting('instar.lease_seconds', true)").fetchone()
+        try:
+            lasts = round(float(said) * 1000) if said else _LEASE_MS
+        except (ValueError, OverflowError):
+            lasts = 0
+        if not _SHORTEST_MS <= lasts <= _LONGEST_MS:
+            raise StoreError(
+                f"{self.name}: instar.lease_seconds is a number from 1 to 3600, and not {said!r}"
+            )
+        return lasts
 
     def _prepare(self, connection: PostgresConnection) -> None:
         steps = migrations(SQL / "postgresql")

@@ -78,6 +78,8 @@ class SqliteConnection(sqlite3.Connection):
 class SqliteFile:
     """The tables in the file at `path`, made with its folder if it is not there."""
 
+    lease_ms = 30_000
+
     def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
         self.name = str(path)
         self._path = path

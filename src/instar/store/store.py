@@ -110,6 +110,7 @@ class Store:
         self._near = Near(database)
         self._pruned = 0
         self._leases: dict[str, Lease] = {}
+        self._database = database
         self.check = database.check
 
     async def start(self) -> None:
@@ -121,6 +122,11 @@ class Store:
         self._readers.close()
         self._near.close()
         await self._writer.close()
+
+    @property
+    def lease_ms(self) -> int:
+        """How long a lease on a session lasts without being renewed."""
+        return self._database.lease_ms
 
     def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> asyncio.Future[int]:
         """Write all of it, as it stands at the call, in one transaction; then publish `events` in order.
@@ -266,7 +272,7 @@ class Store:
         found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
         if not found:
             return None
-        self._leases[session_id] = lease = Lease(session_id, owner, found[0][0], now + ttl)
+        self._leases[session_id] = lease = Lease(session_id, owner, found[0][0], now + ttl, ttl)
         return lease
 
     async def holder(self, session_id: str) -> Lease | None:

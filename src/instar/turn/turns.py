@@ -20,7 +20,7 @@ from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.store import LeaseLost, StoreError
-from instar.store.lease import RENEW_MS, SessionBusy
+from instar.store.lease import SessionBusy
 from instar.tool import background
 from instar.turn import loop
 from instar.turn.compaction import last_answer
@@ -286,7 +286,7 @@ class Turns:
     async def _renew(self, live: SessionState) -> None:
         """Keep the lease; a turn that lost it must not write on."""
         while True:
-            await asyncio.sleep(RENEW_MS / 1000)
+            await asyncio.sleep(self._instance.store.lease_ms / 3000)
             try:
                 await self._instance.sessions.renew(live)
             except SessionBusy as error:
