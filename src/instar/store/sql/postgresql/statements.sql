@@ -27,8 +27,9 @@ SELECT pg_notify('instar_' || md5(current_schema()), '');
 SELECT greatest((SELECT coalesce(max(rowid), 0) FROM event), (SELECT coalesce(max(place), 0) FROM instar_relay));
 
 -- name: relayed_after
-SELECT e.rowid AS place, e.seq, e.id, e.aggregate_id, e.type, e.data, s.directory, s.project_id
-FROM event e JOIN session s ON s.id = e.aggregate_id WHERE e.rowid > ?1
+(SELECT e.rowid AS place, e.seq, e.id, e.aggregate_id, e.type, e.data, s.directory, s.project_id
+FROM event e JOIN session s ON s.id = e.aggregate_id WHERE e.rowid > ?1 ORDER BY e.rowid LIMIT ?2)
 UNION ALL
-SELECT place, NULL, id, session_id, type, data, directory, project_id FROM instar_relay WHERE place > ?1
+(SELECT place, NULL, id, session_id, type, data, directory, project_id
+FROM instar_relay WHERE place > ?1 ORDER BY place LIMIT ?2)
 ORDER BY place LIMIT ?2;
