@@ -2,15 +2,18 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.collector import Collector
 from tests.waiting import wait_until
 
+PAGE = Path(__file__).parents[2] / "docs" / "telemetry.md"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SCRIPT = """\
 == turn
@@ -106,13 +109,16 @@ def test_metrics_have_the_conventions_names_and_those_of_the_servers_own_metrics
     assert collector.figure("instar.steps") == 2
     assert collector.figure("instar.sessions.busy") == 0
     assert collector.figure("instar.model.calls", model="scripted/test", origin="person") == 2
-    own = {name for name, _ in collector.figures if name.startswith("instar.")}
-    known = {
-        line.split()[2].removesuffix("_total").replace("_", ".")
-        for line in text.splitlines()
-        if "TYPE" in line
-    }
-    assert own <= known
+    names = {name for name, _ in collector.figures}
+    lines = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    known = {line.removesuffix("_total").replace("_", ".") for line in lines}
+    assert {name for name in names if name.startswith("instar.")} <= known
+    rows = [
+        line.split("|")[1] for line in PAGE.read_text().partition("## Metrics")[2].splitlines() if "|" in line
+    ]
+    told = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    assert names <= told
+    assert told - names == {"instar.hook.runs", "instar.evolutions", "instar.unpriced.calls"}
 
 
 @pytest.mark.slow
@@ -279,6 +285,18 @@ def test_sending_is_switched_off_as_the_standard_says(
     off = {variable: "true" if variable == "OTEL_SDK_DISABLED" else "none"}
     assert run(clean_environment, tmp_path, **collector.environment, **off).stdout == "hello\n"
     assert collector.spans == []
+
+
+@pytest.mark.parametrize("whose", ["person", "project"])
+def test_a_setting_of_the_persons_switches_it_on_and_one_of_a_strange_project_does_not(
+    clean_environment, tmp_path, whose
+) -> None:
+    folder = tmp_path if whose == "project" else Path(clean_environment["XDG_CONFIG_HOME"]) / "instar"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "instar.json").write_text(json.dumps({"experimental": {"openTelemetry": True}}))
+    done = run(clean_environment, tmp_path, ["opentelemetry.sdk"])
+    assert done.stdout == "hello\n"
+    assert ("telemetry is off" in done.stderr) is (whose == "person")
 
 
 @pytest.mark.slow
