@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -86,13 +87,39 @@ text: done
     _, trace, span, _ = PARENT.split("-")
     assert (turn.trace, turn.parent) == (trace, span)
     assert (child.trace, child.parent) == (trace, collector.one("execute_tool task").id)
-    # What is no traceparent is ignored, as the standard says.
+    # What is no traceparent is ignored, as the standard says. A title belongs to the prompt that it is made of.
     served.http.headers["traceparent"] = "00-" + "0" * 32 + "-b7ad6b7169203331-01"
-    other = served.session(title="other")
-    served.ask(other, "done?")
+    served.ask(served.session(), "done?")
     served.stop()
     (last,) = [one for one in collector.named("invoke_agent build") if one.id != turn.id]
     assert (last.parent, last.trace != trace) == ("", True)
+    (title,) = [one for one in collector.named("chat test") if one.said["instar.cause"] == "title"]
+    assert (title.trace, title.parent) == (last.trace, last.id)
+
+
+@pytest.mark.slow
+def test_another_process_that_takes_a_waiting_prompt_up_answers_it_in_its_trace(collector, serve) -> None:
+    script = """\
+== turn
+tool: bash {"command": "sleep 60"}
+== turn
+text: one
+== turn
+text: two
+"""
+    environment = {**collector.environment, "INSTAR_TRUST": "all"}
+    first = serve(script=script, environment=environment)
+    session = first.session(title="named")
+    first.ask(session, "first", "prompt_async")
+    wait_until(lambda: first.http.get("/session/status").json())
+    body = {"prompt": {"text": "waiting"}, "delivery": "queue"}
+    first.http.post(f"/api/session/{session}/prompt", json=body, headers={"traceparent": PARENT})
+    first.stop(signal.SIGKILL)
+    second = serve(script=script, environment=environment)
+    second.ask(session, "go on", "prompt_async")
+    wait_until(lambda: [one for one in collector.spans if one.trace == PARENT.split("-")[1]])
+    (turn,) = [one for one in collector.named("invoke_agent build") if one.trace == PARENT.split("-")[1]]
+    assert turn.worker.endswith(f":{second.process.pid}")
 
 
 def test_metrics_have_the_conventions_names_and_those_of_the_servers_own_metrics(collector, serve) -> None:
@@ -258,6 +285,7 @@ def run(clean_environment, tmp_path, missing=(), **variables):
             "pip install 'opentelemetry-exporter-otlp-proto-grpc'",
         ),
         ([], {"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER is 'zipkin'"),
+        ([], {"OTEL_BSP_MAX_QUEUE_SIZE": "-1"}, "max_queue_size must be a positive integer"),
     ],
 )
 def test_what_cannot_be_sent_is_said_in_the_log_and_the_turn_goes_on(

@@ -60,13 +60,14 @@ class Export:
         }
         # What the variables say of the service counts.
         resource = Resource.create(named).merge(OTELResourceDetector().detect())
+        spans = _exporter("TRACES", "trace_exporter", "OTLPSpanExporter")
+        metrics = _exporter("METRICS", "metric_exporter", "OTLPMetricExporter")
         self.ids = PromptIds()
         # The instances close them: at the interpreter's end nobody is left to wait.
         self._spans = TracerProvider(resource=resource, id_generator=self.ids, shutdown_on_exit=False)
-        if exporter := _exporter("TRACES", "trace_exporter", "OTLPSpanExporter"):
-            self._spans.add_span_processor(BatchSpanProcessor(exporter))
-        exporter = _exporter("METRICS", "metric_exporter", "OTLPMetricExporter")
-        readers = [PeriodicExportingMetricReader(exporter)] if exporter else []
+        if spans:
+            self._spans.add_span_processor(BatchSpanProcessor(spans))
+        readers = [PeriodicExportingMetricReader(metrics)] if metrics else []
         self._metrics = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
         self.tracer: Tracer = self._spans.get_tracer("instar", version)
         meter: Meter = self._metrics.get_meter("instar", version)

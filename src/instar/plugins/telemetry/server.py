@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from instar.plugin import Hooks, PluginInput, event, points, wire
 
 try:
-    from instar.plugins.telemetry.export import Export, Unsupported
+    from instar.plugins.telemetry.export import Export
     from instar.plugins.telemetry.figures import Figures
     from instar.plugins.telemetry.spans import Spans
-except ImportError as error:
-    if not (error.name or "").startswith("opentelemetry"):
-        raise
-    MISSING = "OpenTelemetry is not installed: pip install 'instar[otel]'"
+except Exception as error:
+    # Whatever is wrong with the library, instar works on: a plugin that judges others is one that must load.
+    MISSING = f"OpenTelemetry is not installed: pip install 'instar[otel]' ({error})"
 else:
     MISSING = ""
 
@@ -36,7 +35,8 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
         return {}
     try:
         export = Export.shared(input.host.version)
-    except Unsupported as error:
+    except Exception as error:
+        # Beside `Unsupported`, what the library raises for values of its variables.
         log.warning("telemetry is off: %s", error)
         input.registry.stands_idle(str(error))
         return {}

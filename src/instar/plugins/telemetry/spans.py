@@ -13,7 +13,7 @@ import json
 import time
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, TraceFlags, Tracer
@@ -25,9 +25,22 @@ from instar.plugins.telemetry.names import chat_attributes
 Attributes = Mapping[str, Any]
 
 _KEPT: Final = 1_000
-"""Turns that ended whose place is kept: a title may be ready after its turn."""
+"""Things of one kind that are kept until what they belong to is heard of, which may never come."""
 _EARLY: Final = 100
 """Runs of hooks in a session before its turn that are kept for it."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(OrderedDict[K, V]):
+    """A dict of the newest `_KEPT` keys."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > _KEPT:
+            self.popitem(last=False)
 
 
 class StepSpans:
@@ -61,12 +74,13 @@ class Spans:
         self._ids = ids
         self._content = content
         self._turns: dict[str, TurnSpans] = {}
-        self._ended: OrderedDict[str, SpanContext] = OrderedDict()
-        self._calls: dict[str, list[points.ModelCallInput]] = {}
-        self._early: dict[str, deque[tuple[event.HooksRan, int]]] = {}
-        self._callers: dict[str, SpanContext] = {}
-        self._waiting: dict[str, Span] = {}
-        self._texts: dict[str, dict[str, str]] = {}
+        # A title may be ready after its turn.
+        self._ended: Recent[str, SpanContext] = Recent()
+        self._calls: Recent[str, list[points.ModelCallInput]] = Recent()
+        self._early: Recent[str, deque[tuple[event.HooksRan, int]]] = Recent()
+        self._callers: Recent[str, SpanContext] = Recent()
+        self._waiting: Recent[str, Span] = Recent()
+        self._texts: Recent[str, dict[str, str]] = Recent()
 
     def called(self, made: points.ModelCallInput) -> None:
         """A model call ended. One of a turn that runs waits for the span of its step."""
@@ -140,8 +154,6 @@ class Spans:
             _fail(turn.span, type(turn.error).__name__)
         turn.span.end(_ns(turn.ended))
         self._ended[turn.asked_id] = context
-        if len(self._ended) > _KEPT:
-            self._ended.popitem(last=False)
 
     def _open(self, turn: TurnSpans) -> SpanContext:
         """Return the place of a turn; its span is made now if it has none yet."""
