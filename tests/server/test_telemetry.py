@@ -335,3 +335,17 @@ def test_a_collector_that_is_not_there_delays_the_end_by_no_more_than_two_second
     done = run(clean_environment, tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
     assert (done.returncode, done.stdout) == (0, "hello\n")
     assert time.monotonic() - begun < 2 + 3
+
+
+def test_a_turn_that_is_aborted_ends_its_spans_and_says_so(collector, serve) -> None:
+    script = "== turn\ntext: I begin.\ndelay: 60s\ntext: never\n"
+    served = serve(script=script, environment={**collector.environment, "INSTAR_TRUST": "all"})
+    session = served.session(title="named")
+    served.ask(session, "go", "prompt_async")
+    wait_until(lambda: "step-start" in served.http.get(f"/session/{session}/message").text)
+    served.http.post(f"/session/{session}/abort")
+    turn, call = collector.one("invoke_agent build"), collector.one("chat test")
+    assert (call.said["error.type"], turn.said["error.type"]) == ("aborted", "MessageAbortedError")
+    assert call.parent == collector.one("step").id
+    served.stop()
+    assert collector.figure("instar.sessions.busy") == 0
