@@ -2,14 +2,21 @@
 
 import itertools
 import json
+import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 from tests.postgresql import cluster
 from tests.server.conftest import Served
+from tests.waiting import wait_until
 
+ECHO = '== when ""\ntext: {{user}}\n'
 TALK = '== turn\nreasoning: hm\ntext: I look.\ntool: bash {"command": "echo hi"}\n== turn\ntext: Done, as you see.\n'
 
 Workers = Callable[..., Served]
@@ -25,7 +32,7 @@ def worker(serve: Workers, url: str, tmp_path: Any) -> Workers:
     """Start a server as on a machine of its own: it has the project's folder and the database in common."""
     numbers = itertools.count()
 
-    def start(script: str = TALK) -> Served:
+    def start(script: str = TALK, url: str = url) -> Served:
         own = {"INSTAR_DATABASE": url, "INSTAR_DATA": str(tmp_path / f"data{next(numbers)}")}
         return serve(script=script, environment=own)
 
@@ -56,6 +63,80 @@ def test_clients_of_every_server_hear_the_same_in_the_same_order(worker: Workers
     assert passed_on == heard
     assert "message.part.delta" in {event["type"] for event in heard}
     assert len(set(ids)) == len(ids)
+
+
+def test_prompts_to_one_session_at_three_servers_are_answered_once_each_one_after_the_other(
+    worker: Workers, tmp_path: Path
+) -> None:
+    servers = [worker(ECHO) for _ in range(3)]
+    session = servers[0].session()
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda number: servers[number % 3].ask(session, f"n{number}"), range(9)))
+    assert [one.text for one in answers if one.status_code != 200] == []
+    for server in servers:
+        messages = server.http.get(f"/session/{session}/message").json()
+        texts = [
+            (one["info"]["role"], [part["text"] for part in one["parts"] if part["type"] == "text"])
+            for one in messages
+        ]
+        asked = [text for role, (text, *_) in texts if role == "user"]
+        said = [text for role, (text, *_) in texts if role == "assistant"]
+        assert len(asked) == 9
+        # One that comes while another is answered is answered with it.
+        assert [sum(f"n{number}" in text for text in said) for number in range(9)] == [1] * 9
+
+
+STEPS = """== turn
+tool: bash {"command": "echo call >> calls.txt; sleep 1"}
+== turn
+text: over
+"""
+
+
+def ended(server: Served, session: str) -> list[dict[str, Any]]:
+    """The messages of a session, once no worker runs it and its last prompt is answered."""
+
+    def answered() -> bool:
+        messages = server.http.get(f"/session/{session}/message").json()
+        return bool(messages) and messages[-1]["info"].get("finish") == "stop"
+
+    wait_until(answered)
+    found: list[dict[str, Any]] = server.http.get(f"/session/{session}/message").json()
+    return found
+
+
+@pytest.fixture
+def short(url: str) -> str:
+    return f"{url}%20-cinstar.lease_seconds%3D1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_another_server_goes_on_with_the_turn_of_one_that_is_lost(
+    worker: Workers, short: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    servers = [worker(STEPS, url=short) for _ in range(2)]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    calls = tmp_path / "project" / "calls.txt"
+    wait_until(calls.exists)
+    with psycopg.connect(short) as database:
+        ((owner,),) = database.execute("SELECT owner FROM instar_lease WHERE time_expires > 0").fetchall()
+    (lost,) = [one for one in servers if one.process.pid == int(owner.split(":")[1])]
+    (other,) = [one for one in servers if one is not lost]
+    lost.process.send_signal(number)
+    began = time.monotonic()
+    messages = ended(other, session)
+    took = time.monotonic() - began
+    if number == signal.SIGSTOP:
+        lost.process.send_signal(signal.SIGCONT)
+        time.sleep(2)
+        assert other.http.get(f"/session/{session}/message").json() == messages
+    assert calls.read_text() == "call\n"
+    (state,) = [part["state"] for one in messages for part in one["parts"] if part["type"] == "tool"]
+    assert state["status"] == "error"
+    assert "interrupted" in state["error"]
+    assert messages[-1]["parts"][-2]["text"] == "over"
+    assert took < 4
 
 
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:

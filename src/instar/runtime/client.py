@@ -331,7 +331,8 @@ class InProcessSessions:
                 await self._admit(live, origin)
             await self._finish_revert(live)
             spoken = origin or self._origin.traced()
-            asked = await prompt.submit(self._instance, live, body, spoken)
+            more = self._turns.wanted(live, body)
+            asked = await prompt.submit(self._instance, live, body, spoken, more)
             by = spoken.by("task") if self._for_agent else spoken
             await self._turns.reset_counts(live, by, asks=not body.no_reply)
             if not body.no_reply:

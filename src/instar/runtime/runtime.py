@@ -86,14 +86,16 @@ class Runtime(InProcessClient):
         self._renewal: Reloader | None = None
         self._reloading: ReloadWatch | None = None
         instance = build(self)
-        self.turns = Turns(instance)
+        shared = options.shared
+        self.turns = shared.turns(instance) if shared else Turns(instance)
         instance.children.settle = self.turns.settle_outside
         self.registry = Registry()
         worktrees = WorktreeAdapter(
             instance.children, instance.project, instance.paths.worktrees, trust.is_trusted
         )
         workspaces = Workspaces(instance, self.registry, {"worktree": worktrees})
-        self.sessions = InProcessSessions(instance, self.turns, workspaces)
+        build_sessions = shared.sessions if shared else InProcessSessions
+        self.sessions = build_sessions(instance, self.turns, workspaces)
         super().__init__(instance, self.sessions, workspaces, Origin(), ephemeral.run)
         instance.client = self._speaking_for(Origin("tool"))
         self._watching = Watching(self.instance)
