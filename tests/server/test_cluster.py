@@ -158,3 +158,30 @@ def _of(response: httpx2.Response) -> Iterator[dict[str, Any]]:
     for line in response.iter_lines():
         if line.startswith("data: ") and "sessionID" in line:
             yield json.loads(line[6:])
+
+
+LONG = """== turn
+tool: bash {"command": "touch begun.txt; sleep 60"}
+== turn
+text: over
+"""
+
+
+def test_a_turn_is_seen_and_ended_at_any_server(worker: Workers, url: str, tmp_path: Path) -> None:
+    servers = [worker(LONG) for _ in range(2)]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    for server in servers:
+        assert server.http.get("/session/status").json() == {session: {"type": "busy"}}
+        shown = server.http.get(f"/session/{session}/message").json()
+        assert shown[-1]["parts"][-1]["state"]["status"] == "running"
+    with psycopg.connect(url) as database:
+        ((owner,),) = database.execute("SELECT owner FROM instar_lease WHERE time_expires > 0").fetchall()
+    (other,) = [one for one in servers if one.process.pid != int(owner.split(":")[1])]
+    began = time.monotonic()
+    assert other.http.post(f"/session/{session}/abort").json() is True
+    wait_until(lambda: other.http.get("/session/status").json() == {})
+    assert time.monotonic() - began < 1.5
+    messages = other.http.get(f"/session/{session}/message").json()
+    assert messages[-1]["parts"][-1]["state"]["status"] == "error"
