@@ -119,7 +119,13 @@ class SharedSessions(InProcessSessions):
         return True
 
     async def wait(self, session_id: str) -> None:
-        """Return when no worker runs a turn of a session. Raises `NotFound`."""
+        """Return when the session's prompts are answered, wherever that is. Raises `NotFound`."""
+        live = await self._sessions.open(session_id)
+        asked = loop.last_user(live.history)
+        queued = [one.prompt.get("messageID") for one in await self._instance.store.follow_ups(session_id)]
+        for key in (None if asked is None else asked.id, *queued):
+            if key is not None:
+                await self._engine.finished(key)
         await super().wait(session_id)
         while await self._runs_elsewhere(session_id):
             await self._engine.woken(_LOOK)
