@@ -185,3 +185,46 @@ def test_a_turn_is_seen_and_ended_at_any_server(worker: Workers, url: str, tmp_p
     assert time.monotonic() - began < 1.5
     messages = other.http.get(f"/session/{session}/message").json()
     assert messages[-1]["parts"][-1]["state"]["status"] == "error"
+
+
+ASKS = """== turn
+tool: bash {"command": "echo hi"}
+tool: question {"questions": [{"question": "Which?", "header": "h", "options": [
+  {"label": "a", "description": "A"}, {"label": "b", "description": "B"}]}]}
+== turn
+text: over
+""".replace("[\n ", "[")
+
+
+REPLIES = {"permission": {"reply": "once"}, "question": {"answers": [["b"]]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "by"),
+    [(kind, body, by) for by in (0, 1) for kind, body in REPLIES.items()],
+)
+def test_what_is_asked_is_answered_at_any_server(
+    worker: Workers, tmp_path: Path, kind: str, body: dict[str, Any], by: int
+) -> None:
+    (tmp_path / "project").mkdir()
+    asks = {"permission": {"bash": "ask" if kind == "permission" else "allow"}}
+    (tmp_path / "project" / "opencode.json").write_text(json.dumps(asks))
+    servers = [
+        worker(ASKS.replace("tool: question", "tool: no") if kind == "permission" else ASKS) for _ in "12"
+    ]
+
+    def waiting() -> list[Any]:
+        return [server.http.get(f"/{kind}").json() for server in servers]
+
+    assert waiting() == [[], []]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    ((one,), (other,)) = wait_until(lambda: all(found := waiting()) and found)
+    assert one == other
+    reply = f"/{kind}/{one['id']}/reply"
+    assert servers[by].http.post(reply, json=body).json() is True
+    wait_until(lambda: waiting() == [[], []])
+    assert servers[1 - by].http.post(reply, json=body).status_code == 404
+    parts = [part for one in ended(servers[1], session) for part in one["parts"]]
+    tools = {part["tool"]: part["state"]["status"] for part in parts if part["type"] == "tool"}
+    assert tools["bash" if kind == "permission" else "question"] == "completed"
