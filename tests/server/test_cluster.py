@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -228,3 +229,33 @@ def test_what_is_asked_is_answered_at_any_server(
     parts = [part for one in ended(servers[1], session) for part in one["parts"]]
     tools = {part["tool"]: part["state"]["status"] for part in parts if part["type"] == "tool"}
     assert tools["bash" if kind == "permission" else "question"] == "completed"
+
+
+def children(process: int) -> list[int]:
+    """The numbers of a process' children."""
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def test_several_workers_share_a_port_and_one_that_dies_is_started_again(serve: Workers, url: str) -> None:
+    server = serve("--workers", "2", "--database", url, script=ECHO)
+    workers = children(server.process.pid)
+    assert len(workers) == 2
+    os.kill(workers[0], signal.SIGKILL)
+    session = server.session()
+    assert server.ask(session, "one").status_code == 200
+    wait_until(lambda: len(children(server.process.pid)) == 2)
+    assert server.stop() == 0
+    assert "a worker ended (-9); another one starts in 1 s" in server.errors
+    assert not [one for one in workers if Path(f"/proc/{one}").exists()]
+
+
+def test_workers_end_with_the_process_that_keeps_them(serve: Workers, url: str) -> None:
+    server = serve("--workers", "2", "--database", url)
+    workers = children(server.process.pid)
+    server.stop(signal.SIGKILL)
+    wait_until(lambda: not [one for one in workers if Path(f"/proc/{one}").exists()])
+
+
+def test_several_workers_need_a_database_that_they_share(serve: Workers) -> None:
+    with pytest.raises(AssertionError, match="name it with --database URL"):
+        serve("--workers", "2")
