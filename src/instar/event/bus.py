@@ -86,8 +86,14 @@ class Bus:
     def __init__(self) -> None:
         self._subscriptions: list[Subscription] = []
         self._observers: list[Callable[[Event], None]] = []
+        self.through: Callable[[Event], None] = self.deliver
+        """What `publish` does: `deliver`, or what passes the event on to other processes before that."""
 
     def publish(self, event: Event) -> None:
+        """Publish an event: by `through`."""
+        self.through(event)
+
+    def deliver(self, event: Event) -> None:
         """Hand an event to every observer, then to every subscription."""
         for observer in tuple(self._observers):
             observer(event)

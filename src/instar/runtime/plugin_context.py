@@ -20,6 +20,7 @@ from instar.wire.secret import masked
 
 if TYPE_CHECKING:
     from instar.client import AsyncClient
+    from instar.store.relay import Relay
 
 CAPABILITIES: Final = frozenset({"generate", "aside", "follow_ups", "dynamic_tools"})
 """What instar can do for a plugin beyond opencode's interface."""
@@ -43,7 +44,8 @@ class Options(msgspec.Struct, frozen=True):
     in `PluginInput`. `http` makes a client of the HTTP interface of the runtime that is opened; without it plugins get
     none.
     `server` is the server that answers for it. Where there is none, or none at a URL that programs of plugins can
-    ask (it listens at a Unix socket), `serve` opens one on loopback for them.
+    ask (it listens at a Unix socket), `serve` opens one on loopback for them. `relay` hears what other processes do on
+    the same database server; only a server has one.
     """
 
     directory: Path
@@ -56,6 +58,7 @@ class Options(msgspec.Struct, frozen=True):
     server: Server | None = None
     serve: "Callable[[Any], Serving] | None" = None
     confirm: Callable[[str], Awaitable[bool]] | None = None
+    relay: "Relay | None" = None
 
 
 def header(password: str) -> str:

@@ -48,6 +48,7 @@ from instar.settings.load import Settings, folder_chain
 from instar.settings.own_edits import take
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
+from instar.store.rows import EventPlace
 from instar.store.store import open_store
 from instar.terminal import Terminals
 from instar.tool.registry import builtin
@@ -123,7 +124,15 @@ class Runtime(InProcessClient):
         config, ground = reading.settings.config, reading.ground
         made = ConfiguredRooms.of(reading.settings, ground)
         bus = Bus()
-        store = await open_store(paths.database, bus.publish, synchronous=config.storage.synchronous)
+        store = await open_store(
+            paths.database,
+            bus.deliver,
+            synchronous=config.storage.synchronous,
+            place=EventPlace(str(options.directory), project.id),
+            relay=options.relay,
+        )
+        if store.passes_on:
+            bus.through = store.publish
         plugins = Plugins(bus, points.CORE, lambda: runtime.instance.config.plugin_timeouts)
         try:
             runtime = cls(

@@ -27,6 +27,7 @@ from instar.wire import Plain
 if TYPE_CHECKING:
     from instar.client import AsyncClient
     from instar.provider.login import Logins
+    from instar.store.relay import Relay
 
 log = logging.getLogger("instar.server")
 screen = logging.getLogger("instar.waiting")
@@ -64,6 +65,17 @@ class Instances:
         self._open: dict[Path, asyncio.Task[Runtime]] = {}
         self._ending: dict[Path, asyncio.Task[None]] = {}
         self._closing = False
+        self._relay: Relay | None = None
+
+    async def listen(self) -> None:
+        """Hear from now on what other processes do on the same database server, if the store is on one."""
+        if not isinstance(self.paths.database, str) or self._relay is not None:
+            return
+        from instar.store.relay import Relay  # psycopg is an extra, and takes a while to import
+
+        self._relay = Relay(self.paths.database)
+        self._relay.observe(lambda event: self.feed.publish(Published.stored(event)))
+        await self._relay.start()
 
     def answer_at(self, url: str, password: str | None) -> None:
         """Tell the plugins of runtimes that are opened from now on where the server is, and how it lets them in."""
@@ -158,6 +170,8 @@ class Instances:
         self._closing = True
         await asyncio.gather(*(self._end(path) for path in tuple(self._open)))
         await asyncio.gather(*self._ending.values())
+        if self._relay is not None:
+            self._relay.close()
 
     async def _end(self, path: Path) -> None:
         opening = self._open.pop(path, None)
@@ -199,6 +213,7 @@ class Instances:
             http=self._http,
             server=self._server,
             serve=self._serve,
+            relay=self._relay,
         )
         runtime = await Runtime.open(options)
         self.feed.join(runtime)

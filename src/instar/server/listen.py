@@ -131,6 +131,7 @@ async def _serve(
     server = HttpServer(Traced(app))
     ending.on_signals()
     ended = asyncio.create_task(ending.run(lambda: setattr(server, "should_exit", True)))
+    await instances.listen()
     announce(url)
     # Beside the first requests: a client that waits for the server must not wait for a plugin.
     standing_by = asyncio.create_task(instances.stand_by())

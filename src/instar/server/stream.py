@@ -105,7 +105,10 @@ class Published(msgspec.Struct, frozen=True, gc=False):
         declared = TYPES.get(event.type)
         where = (event.directory, event.project_id, event.session_id)
         own = declared is None or declared.own
-        return cls(event.event_id, event.type, event.data.encode(), *where, event.seq, event.version, own=own)
+        data = event.data.encode()
+        is_delta = declared is not None and declared.properties is PartDelta
+        delta = msgspec.json.decode(data, type=PartDelta) if is_delta else None
+        return cls(event.event_id, event.type, data, *where, event.seq, event.version, delta, own)
 
     @property
     def ends_instance(self) -> bool:

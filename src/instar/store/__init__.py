@@ -55,14 +55,14 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A durable event as it lies in the store.
+    """An event as it lies in the store: a durable one, or (without `seq`) one that was passed on by `relay.py`.
 
     `place` orders the events of all sessions, later commits have higher ones. `version` is that of the type's
     form; `data` is the properties as JSON text on one line. `directory` and `project_id` are the session's.
     """
 
     place: int
-    seq: int
+    seq: int | None
     event_id: str
     session_id: str
     type: str

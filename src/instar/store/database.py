@@ -53,6 +53,8 @@ class SqlDatabase(Protocol):
 
     name: str
     """How messages name it; without a password."""
+    relays: bool
+    """Whether what is published is written for other processes too (`relay.py`)."""
     lease_ms: int
     """How long a lease on a session lasts without being renewed; known once it was opened."""
 

@@ -121,6 +121,16 @@ class PostgresConnection:
         else:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
+    def listen(self) -> None:
+        """Hear from now on when others have written something (``wake_others``)."""
+        (name,) = self.execute("SELECT 'instar_' || md5(current_schema())").fetchone()
+        self.script(f"LISTEN {name}")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until others have written something, or so long."""
+        for _ in self._connection.notifies(timeout=seconds, stop_after=1):
+            pass
+
     def lock(self, number: int) -> None:
         """Take one of our locks on the schema until the transaction ends."""
         statement = "SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()::text))"
@@ -150,6 +160,7 @@ class PostgresServer:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self.relays = True
         self.lease_ms = _LEASE_MS
         parts = urlsplit(url)
         self.name = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

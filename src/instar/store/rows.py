@@ -411,6 +411,13 @@ Operation = tuple[str, Any]
 """A statement's name and its parameters."""
 
 
+class EventPlace(NamedTuple):
+    """The directory and the project whose instance publishes."""
+
+    directory: str
+    project_id: str
+
+
 class Commit(NamedTuple):
     """One commit, encoded: what to run, and the rows of its sync events, ``(aggregate, id, type, data)``.
 
@@ -424,6 +431,10 @@ class Commit(NamedTuple):
     announced: list[Event]
     fences: list[Lease]
     """The leases under which this store changes the sessions: all of them must hold still."""
+    relayed: dict[int, list[Row]]
+    """The rows of what is only passed on to other processes, by the number of `events` before them."""
+    wakes: bool
+    """Whether other processes are woken to read what was written."""
 
     def run(self, connection: SqlConnection) -> int:
         """Run it within the transaction; return the last sequence number given out, or 0. Raises `LeaseLost`."""
@@ -435,10 +446,17 @@ class Commit(NamedTuple):
                 )
         for name, parameters in self.operations:
             connection.run(name, parameters)
+        self._pass_on(0, connection)
         last = self._number(connection) if self.events else 0
         for session_id in self.dropped:
             connection.run("drop_events", (session_id,))
+        if self.wakes:
+            connection.run("wake_others")
         return last
+
+    def _pass_on(self, place: int, connection: SqlConnection) -> None:
+        for row in self.relayed.get(place, ()):
+            connection.run("put_relayed", row)
 
     def _number(self, connection: SqlConnection) -> int:
         counts: dict[str, int] = {}
@@ -448,21 +466,28 @@ class Commit(NamedTuple):
         for aggregate, count in counts.items():
             ((end,),) = connection.run("advance", (aggregate, count))
             following[aggregate] = end - count
-        for (aggregate, event_id, kind, data), announced in zip(self.events, self.announced, strict=True):
+        told = zip(self.events, self.announced, strict=True)
+        for place, ((aggregate, event_id, kind, data), announced) in enumerate(told, 1):
             following[aggregate] += 1
             connection.run("put_event", (event_id, aggregate, following[aggregate], kind, data))
             # Told again if the transaction is tried again; published only once one was committed.
             announced.number(following[aggregate])
+            self._pass_on(place, connection)
         return following[self.events[-1][0]]
 
 
 def encode_commit(
-    writes: Sequence[Write], events: Sequence[Event], now: int, leases: Mapping[str, Lease] = {}
+    writes: Sequence[Write],
+    events: Sequence[Event],
+    now: int,
+    leases: Mapping[str, Lease] = {},
+    place: EventPlace | None = None,
 ) -> Commit:
     """Return a commit as it stands at this moment; `now` (ms) is the rows' time.
 
     `leases` are those that this store was given, by session. What changes a session has a durable event: such a commit
-    is made under the session's lease. Raises `StoreError` for what cannot be stored.
+    is made under the session's lease. `place`: other processes are told of the events too.
+    Raises `StoreError` for what cannot be stored.
     """
     operations: list[Operation] = []
     dropped: list[str] = []
@@ -472,17 +497,28 @@ def encode_commit(
             dropped.append(write.id)
     durable: list[Event] = []
     told: list[tuple[str, str, str, str]] = []
+    relayed: dict[int, list[Row]] = {}
     for event in events:
-        version = TYPES[event.type].version
+        version, session_id = TYPES[event.type].version, event.session_id
+        if place is not None and session_id is not None and (version is None or session_id in dropped):
+            row = (
+                event.id,
+                session_id,
+                f"{event.type}.{version or 1}",
+                event.payload().decode(),
+                *place,
+                now,
+            )
+            relayed.setdefault(len(told), []).append(row)
         if version is None:
             continue
-        session_id = event.session_id
         if session_id is None:
             raise StoreError(f"a {event.type} event is durable but names no session")
         durable.append(event)
         told.append((session_id, event.id, f"{event.type}.{version}", event.payload().decode()))
     fences = [leases[one] for one in dict.fromkeys(row[0] for row in told) if one in leases]
-    return Commit(operations, told, dropped, durable, fences)
+    wakes = place is not None and bool(told or relayed)
+    return Commit(operations, told, dropped, durable, fences, relayed, wakes)
 
 
 def _put_session(write: PutSession, now: int) -> Iterable[Operation]:

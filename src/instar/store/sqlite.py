@@ -79,6 +79,7 @@ class SqliteFile:
     """The tables in the file at `path`, made with its folder if it is not there."""
 
     lease_ms = 30_000
+    relays = False
 
     def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
         self.name = str(path)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from instar import wire
 from instar.api.project import Project
@@ -50,10 +50,13 @@ from instar.store import (
     rows,
 )
 from instar.store.database import Row, SqlConnection, SqlDatabase, Synchronous
-from instar.store.rows import encode_commit
+from instar.store.rows import EventPlace, encode_commit
 from instar.store.sqlite import SqliteFile
 from instar.store.writer import Near, Readers, Writer
 from instar.wire import ids
+
+if TYPE_CHECKING:
+    from instar.store.relay import Relay
 
 log = logging.getLogger("instar.store")
 
@@ -64,6 +67,10 @@ EVENTS_KEPT: Final = 7 * 24 * 3600 * 1000
 _PRUNED_EVERY: Final = 3600 * 1000
 _PRUNED_AT_ONCE: Final = 300
 
+_RELAY_KEPT: Final = 60_000
+"""Milliseconds for which other processes find what is only passed on."""
+_RELAY_PRUNED_EVERY: Final = 10_000
+
 _ALL: Final = 2**62
 """More rows than there are: SQLite knows no other word for all of them that PostgreSQL knows too."""
 
@@ -72,15 +79,21 @@ _CUT = "The answer was interrupted: the process that wrote it ended."
 
 
 async def open_store(
-    where: Path | str, publish: Callable[[Event], None], *, synchronous: Synchronous = "NORMAL"
+    where: Path | str,
+    publish: Callable[[Event], None],
+    *,
+    synchronous: Synchronous = "NORMAL",
+    place: EventPlace | None = None,
+    relay: "Relay | None" = None,
 ) -> "Store":
     """Open a database and bring it up to date: a file, made with its folder if it is not there, or a server's URL.
 
-    `publish` gets every event committed here on this event loop, in the order of the commits. Raises
+    `publish` gets every event committed here on this event loop, in the order of the commits. On a server those of
+    sessions are passed on to other processes, as of `place`; `relay` hears what those publish. Raises
     `StoreError`, saying what to do, when the database is another program's, a newer instar's, damaged or
     not writable; it is then as it was.
     """
-    store = Store(database_at(where, synchronous), publish)
+    store = Store(database_at(where, synchronous), publish, place, relay)
     await store.start()
     return store
 
@@ -104,12 +117,21 @@ class Store:
     Every method may raise `StoreError`; reads see every finished commit.
     """
 
-    def __init__(self, database: SqlDatabase, publish: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        database: SqlDatabase,
+        publish: Callable[[Event], None],
+        place: EventPlace | None = None,
+        relay: "Relay | None" = None,
+    ) -> None:
         self._writer = Writer(database, publish)
         self._readers = Readers(database)
         self._near = Near(database)
         self._pruned = 0
         self._leases: dict[str, Lease] = {}
+        self._place = (place or EventPlace("", "")) if database.relays else None
+        self._relay = relay
+        self._relay_pruned = 0
         self._database = database
         self.check = database.check
 
@@ -122,6 +144,11 @@ class Store:
         self._readers.close()
         self._near.close()
         await self._writer.close()
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether what sessions publish is passed on to other processes (`relay.py`)."""
+        return self._database.relays
 
     @property
     def lease_ms(self) -> int:
@@ -142,9 +169,11 @@ class Store:
         """
         self.check()
         try:
-            encoded = encode_commit(writes, events, _now(), self._leases)
+            encoded = encode_commit(writes, events, _now(), self._leases, self._place)
         except (TypeError, ValueError, RecursionError) as error:
             raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
+        if encoded.wakes:
+            self._note(events)
         done = self._writer.submit(encoded.run, tuple(events))
         if _now() - self._pruned > _PRUNED_EVERY:
             self._pruned = _now()
@@ -153,7 +182,11 @@ class Store:
 
     def publish(self, event: Event) -> None:
         """Publish an event that is not kept: now, or after the commits that were asked for before it."""
-        self._writer.publish(event)
+        if self._place is None or event.session_id is None:
+            self._writer.publish(event)
+            return
+        self._note([event])
+        self._writer.publish(event, encode_commit([], [event], _now(), place=self._place).run)
 
     async def settled(self) -> None:
         """Return once all requested commits are published or have failed."""
@@ -317,6 +350,15 @@ class Store:
         if len(old) == _PRUNED_AT_ONCE:
             self._pruned = 0
 
+    def _note(self, events: Sequence[Event]) -> None:
+        """Let the relay know what this process publishes itself; now and then delete what others have read by now."""
+        if self._relay is not None:
+            self._relay.note_own(event.id for event in events if event.session_id)
+        if _now() - self._relay_pruned > _RELAY_PRUNED_EVERY:
+            self._relay_pruned = _now()
+            prune = partial(_fetch, "prune_relayed", (_now() - _RELAY_KEPT,))
+            self._writer.submit(prune).add_done_callback(_log_failure)
+
     def _query(self, question: Callable[[SqlConnection], T]) -> "asyncio.Future[T]":
         self.check()
         return self._readers.submit(question)
@@ -449,7 +491,7 @@ def _events_after(
     """
     place = last if isinstance(last, int) else _place(last, connection)
     chosen = {"place": place, "directory": directory, "limit": limit}
-    return [_stored(row) for row in connection.run("events_after", chosen)]
+    return [stored_event(row) for row in connection.run("events_after", chosen)]
 
 
 def _place(event_id: str, connection: SqlConnection) -> int:
@@ -458,7 +500,8 @@ def _place(event_id: str, connection: SqlConnection) -> int:
     return int(found[0][0])
 
 
-def _stored(row: tuple[Any, ...]) -> Stored:
+def stored_event(row: Row) -> Stored:
+    """Return the event of a row of `events_after` or `relayed_after`."""
     place, seq, event_id, session_id, kind, data, directory, project_id = row
     name, _, version = kind.rpartition(".")
     # Another program may have written it with line ends, which would end a message of an event stream.

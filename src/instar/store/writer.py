@@ -6,6 +6,7 @@ that ends without `close` loses nothing that was announced.
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -15,6 +16,8 @@ import msgspec
 
 from instar.event import Event
 from instar.store.database import SqlConnection, SqlDatabase, closed
+
+log = logging.getLogger("instar.store")
 
 T = TypeVar("T")
 
@@ -32,6 +35,8 @@ class _Job(msgspec.Struct, eq=False):
     work: Work | None
     future: "asyncio.Future[Any]"
     events: Sequence[Event] = ()
+    kept: bool = True
+    """Whether the events tell of what was written: else they are published also when that failed."""
     result: Any = None
     failure: Exception | None = None
 
@@ -58,13 +63,13 @@ class Writer:
         threading.Thread(target=self._run, name="instar-store-writer", daemon=True).start()
         await self._opened
 
-    def publish(self, event: Event) -> None:
-        """Publish an event that is not stored: at once, or after what was submitted before it.
+    def publish(self, event: Event, pass_on: Work | None = None) -> None:
+        """Publish an event that is not stored: at once, or after what was submitted before it and after `pass_on`.
 
         Nobody is refused: a turn that ends while the store is closed says so still.
         """
-        if self._under_way and not self._closing:
-            self.submit(None, (event,))
+        if (self._under_way or pass_on) and not self._closing:
+            self._submit(_Job(pass_on, self._loop.create_future(), (event,), kept=False))
         else:
             self._announce(event)
 
@@ -73,9 +78,12 @@ class Writer:
         if self._closing:
             raise closed(self._database)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._under_way += 1
-        self._queue.put(_Job(work, future, events))
+        self._submit(_Job(work, future, events))
         return future
+
+    def _submit(self, job: _Job) -> None:
+        self._under_way += 1
+        self._queue.put(job)
 
     async def settled(self) -> None:
         """Return once all that was submitted has been done, or has failed, and is announced."""
@@ -127,9 +135,12 @@ class Writer:
     def _deliver(self, jobs: list[_Job]) -> None:
         for job in jobs:
             self._under_way -= 1
-            for event in () if job.failure is not None else job.events:
+            for event in () if job.kept and job.failure is not None else job.events:
                 self._announce(event)
-            _settle(job)
+            if job.kept:
+                _settle(job)
+            elif job.failure is not None:
+                log.warning("not passed on to other processes: %s", job.failure)
 
     def _announce(self, event: Event) -> None:
         try:

@@ -138,7 +138,7 @@ class SyncRoutes:
 async def _array(store: Store, known: dict[str, int]) -> AsyncIterator[bytes]:
     before = b"["
     async for stored in stored_after(store, 0, None):
-        if stored.seq > known.get(stored.session_id, -1):
+        if stored.seq is not None and stored.seq > known.get(stored.session_id, -1):
             yield before + _row(stored)
             before = b","
     yield b"[]" if before == b"[" else b"]"

@@ -9,3 +9,27 @@ SELECT p.id, p.message_id, p.session_id, p.data
 FROM message m JOIN part p ON p.message_id = m.id
 WHERE m.session_id = ?1 AND m.time_created >= ?2 AND (m.time_created > ?2 OR m.id >= ?3)
 ORDER BY m.time_created, m.id, p.id;
+
+-- name: event_place
+SELECT rowid FROM event WHERE id = ?1 UNION ALL SELECT place FROM instar_relay WHERE id = ?1;
+
+-- name: put_relayed
+INSERT INTO instar_relay (id, session_id, type, data, directory, project_id, time_created)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: prune_relayed
+DELETE FROM instar_relay WHERE time_created < ?;
+
+-- name: wake_others
+SELECT pg_notify('instar_' || md5(current_schema()), '');
+
+-- name: last_place
+SELECT greatest((SELECT coalesce(max(rowid), 0) FROM event), (SELECT coalesce(max(place), 0) FROM instar_relay));
+
+-- name: relayed_after
+(SELECT e.rowid AS place, e.seq, e.id, e.aggregate_id, e.type, e.data, s.directory, s.project_id
+FROM event e JOIN session s ON s.id = e.aggregate_id WHERE e.rowid > ?1 ORDER BY e.rowid LIMIT ?2)
+UNION ALL
+(SELECT place, NULL, id, session_id, type, data, directory, project_id
+FROM instar_relay WHERE place > ?1 ORDER BY place LIMIT ?2)
+ORDER BY place LIMIT ?2;

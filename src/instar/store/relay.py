@@ -1,0 +1,102 @@
+"""What other processes commit and publish on the same server, in the order of their commits.
+
+Durable events stand in the table `event`; what is not kept (pieces of text, what a session does, questions, messages
+between processes) is passed on in `instar_relay`. Both have their places from one sequence, and one transaction writes
+at a time: so they are one order. NOTIFY wakes; the tables are the truth: after a lost connection the reading goes on
+at the last place.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import Any, Final
+
+import psycopg
+
+from instar.store import Stored, StoreError
+from instar.store.postgresql import PostgresConnection, PostgresServer
+from instar.store.store import stored_event
+
+log = logging.getLogger("instar.store")
+
+Observer = Callable[[Stored], None]
+
+_AT_ONCE: Final = 500
+_LOOK: Final = 1.0
+"""Seconds after which the tables are read although nobody woke us."""
+_OWN: Final = 100_000
+"""Ids of this process' events that are remembered until they are read back; those of failed commits never are."""
+
+
+class Relay:
+    """Hears what other processes publish. One for a process, made on its event loop."""
+
+    def __init__(self, url: str) -> None:
+        self._server = PostgresServer(url)
+        self._loop = asyncio.get_running_loop()
+        self._observers: list[Observer] = []
+        self._own: dict[str, None] = {}
+        self._place: int | None = None
+        self._closing = False
+        self._begun = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to listen: nothing that is published after this is missed. Who cannot be reached is tried again."""
+        threading.Thread(target=self._run, name="instar-store-relay", daemon=True).start()
+        await self._begun.wait()
+
+    def close(self) -> None:
+        """Hear nothing any more."""
+        self._closing = True
+        self._observers.clear()
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` on the event loop for each event of another process; returns a function that stops it."""
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
+
+    def note_own(self, event_ids: Iterable[str]) -> None:
+        """Note events that this process publishes itself, before they are written."""
+        self._own.update(dict.fromkeys(event_ids))
+        while len(self._own) > _OWN:
+            del self._own[next(iter(self._own))]
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                with closing(self._server.open()) as connection:
+                    self._listen(connection)
+            except (psycopg.Error, StoreError) as error:
+                log.warning("what other processes publish is not heard: %s", self._server.explain(error))
+                self._call(self._begun.set)
+                time.sleep(_LOOK)
+
+    def _listen(self, connection: PostgresConnection) -> None:
+        connection.listen()
+        if self._place is None:
+            self._place = connection.run("last_place")[0][0]
+        self._call(self._begun.set)
+        while not self._closing:
+            while rows := connection.run("relayed_after", (self._place, _AT_ONCE)):
+                self._place = rows[-1][0]
+                self._call(self._tell, [stored_event(row) for row in rows])
+            connection.wait(_LOOK)
+
+    def _call(self, callback: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _tell(self, events: list[Stored]) -> None:
+        for event in events:
+            if event.event_id in self._own:
+                del self._own[event.event_id]
+                continue
+            for observer in tuple(self._observers):
+                try:
+                    observer(event)
+                except Exception as error:  # one observer's fault must not keep the others from hearing
+                    log.error("an event of another process was not taken type=%s", event.type, exc_info=error)
