@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -185,3 +186,76 @@ def test_a_turn_is_seen_and_ended_at_any_server(worker: Workers, url: str, tmp_p
     assert time.monotonic() - began < 1.5
     messages = other.http.get(f"/session/{session}/message").json()
     assert messages[-1]["parts"][-1]["state"]["status"] == "error"
+
+
+ASKS = """== turn
+tool: bash {"command": "echo hi"}
+tool: question {"questions": [{"question": "Which?", "header": "h", "options": [
+  {"label": "a", "description": "A"}, {"label": "b", "description": "B"}]}]}
+== turn
+text: over
+""".replace("[\n ", "[")
+
+
+REPLIES = {"permission": {"reply": "once"}, "question": {"answers": [["b"]]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "by"),
+    [(kind, body, by) for by in (0, 1) for kind, body in REPLIES.items()],
+)
+def test_what_is_asked_is_answered_at_any_server(
+    worker: Workers, tmp_path: Path, kind: str, body: dict[str, Any], by: int
+) -> None:
+    (tmp_path / "project").mkdir()
+    asks = {"permission": {"bash": "ask" if kind == "permission" else "allow"}}
+    (tmp_path / "project" / "opencode.json").write_text(json.dumps(asks))
+    servers = [
+        worker(ASKS.replace("tool: question", "tool: no") if kind == "permission" else ASKS) for _ in "12"
+    ]
+
+    def waiting() -> list[Any]:
+        return [server.http.get(f"/{kind}").json() for server in servers]
+
+    assert waiting() == [[], []]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    ((one,), (other,)) = wait_until(lambda: all(found := waiting()) and found)
+    assert one == other
+    reply = f"/{kind}/{one['id']}/reply"
+    assert servers[by].http.post(reply, json=body).json() is True
+    wait_until(lambda: waiting() == [[], []])
+    assert servers[1 - by].http.post(reply, json=body).status_code == 404
+    parts = [part for one in ended(servers[1], session) for part in one["parts"]]
+    tools = {part["tool"]: part["state"]["status"] for part in parts if part["type"] == "tool"}
+    assert tools["bash" if kind == "permission" else "question"] == "completed"
+
+
+def children(process: int) -> list[int]:
+    """The numbers of a process' children."""
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def test_several_workers_share_a_port_and_one_that_dies_is_started_again(serve: Workers, url: str) -> None:
+    server = serve("--workers", "2", "--database", url, script=ECHO)
+    workers = children(server.process.pid)
+    assert len(workers) == 2
+    os.kill(workers[0], signal.SIGKILL)
+    session = server.session()
+    assert server.ask(session, "one").status_code == 200
+    wait_until(lambda: len(children(server.process.pid)) == 2)
+    assert server.stop() == 0
+    assert "a worker ended (-9); another one starts in 1 s" in server.errors
+    assert not [one for one in workers if Path(f"/proc/{one}").exists()]
+
+
+def test_workers_end_with_the_process_that_keeps_them(serve: Workers, url: str) -> None:
+    server = serve("--workers", "2", "--database", url)
+    workers = children(server.process.pid)
+    server.stop(signal.SIGKILL)
+    wait_until(lambda: not [one for one in workers if Path(f"/proc/{one}").exists()])
+
+
+def test_several_workers_need_a_database_that_they_share(serve: Workers) -> None:
+    with pytest.raises(AssertionError, match="name it with --database URL"):
+        serve("--workers", "2")

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from instar import event, wire
+from instar.approval.permissions import Approvals
+from instar.approval.questions import Questions
+from instar.cluster.asks import SharedApprovals, SharedQuestions
 from instar.cluster.engine import Engine
 from instar.event import Busy, SessionStatus, make
 from instar.message import PERSON, Created, Origin, User, WithParts
@@ -190,6 +193,9 @@ class SharedSessions(InProcessSessions):
 class Sharing:
     """What the instances of one worker have in common."""
 
+    approvals: type[Approvals] = SharedApprovals
+    questions: type[Questions] = SharedQuestions
+
     def __init__(self, engine: Engine, relay: Relay) -> None:
         self.engine = engine
         self.relay = relay
@@ -200,6 +206,10 @@ class Sharing:
 
     def sessions(self, instance: Instance, turns: Turns, workspaces: Workspaces) -> InProcessSessions:
         """Return the sessions of an instance."""
+        assert isinstance(instance.approvals, SharedApprovals)
+        assert isinstance(instance.questions, SharedQuestions)
+        instance.approvals.share(self.relay)
+        instance.questions.share(self.relay, instance.store)
         return SharedSessions(instance, turns, workspaces, self)
 
     async def carry_on(self, runtime: Runtime, session_id: str) -> bool:

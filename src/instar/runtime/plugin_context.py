@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from instar import __version__, wire
-from instar.approval.permissions import Person
-from instar.approval.questions import Questioner
+from instar.approval.permissions import Approvals, Person
+from instar.approval.questions import Questioner, Questions
 from instar.message import Origin
 from instar.plugin import Client, Host, PluginInput, Registry, Server, Shell, points
 from instar.session.instance import Instance
@@ -40,6 +40,9 @@ class Serving(Protocol):
 
 class Sharing(Protocol):
     """How the sessions of several workers are run (`instar.cluster.sharing`)."""
+
+    approvals: type[Approvals]
+    questions: type[Questions]
 
     def turns(self, instance: Instance) -> "Turns":
         """Return the turns of an instance."""

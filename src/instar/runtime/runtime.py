@@ -124,6 +124,7 @@ class Runtime(InProcessClient):
         taken = [*take(trust, paths, folder_chain(options.directory.resolve(), project))]
         reading = read(options, project, paths, trust)
         config, ground = reading.settings.config, reading.ground
+        shared = options.shared
         made = ConfiguredRooms.of(reading.settings, ground)
         bus = Bus()
         store = await open_store(
@@ -157,7 +158,7 @@ class Runtime(InProcessClient):
                     children=children(processes, config, ground, lambda: runtime.instance.config),
                     snapshot=Snapshot.of(processes, project, paths.data, paths.home, config.snapshot),
                     sessions=Sessions(store, project, options.directory),
-                    approvals=Approvals(
+                    approvals=(shared.approvals if shared else Approvals)(
                         store,
                         plugins,
                         project,
@@ -165,7 +166,7 @@ class Runtime(InProcessClient):
                         stops=_stops(config),
                         confirms=_confirms(options),
                     ),
-                    questions=Questions(bus, options.questioner),
+                    questions=(shared.questions if shared else Questions)(bus, options.questioner),
                     agents=made.agents,
                     commands=made.commands,
                     skills=reading.skills,

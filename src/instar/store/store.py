@@ -147,6 +147,11 @@ class Store:
         await self._writer.close()
 
     @property
+    def directory(self) -> str:
+        """The directory whose instance publishes here, where that is passed on to other processes."""
+        return self._place.directory if self._place else ""
+
+    @property
     def passes_on(self) -> bool:
         """Whether what sessions publish is passed on to other processes (`relay.py`)."""
         return self._database.relays
