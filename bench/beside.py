@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from bench import contender
 from bench.contender import Contender, House, Program, model_alone, modelled
@@ -209,7 +209,15 @@ def crowds(servers: Sequence[Contender], plan: Plan, mode: Limits) -> Iterator[R
         yield Row(f"{name}, p99 / p50", "", late[0] / middle[0], late[1] / middle[1], spread)
 
 
-def crowd(server: Contender, sessions: int, each: int) -> tuple[float, list[float]]:
+class Server(Protocol):
+    """What answers the turns of a crowd."""
+
+    def session(self) -> str: ...
+
+    def turn(self, session: str) -> float: ...
+
+
+def crowd(server: Server, sessions: int, each: int) -> tuple[float, list[float]]:
     """Let new sessions run `each` turns at once; return turns a second, and each turn's ms.
 
     Raises what the first that failed raised.

@@ -95,14 +95,17 @@ class House:
         self._furnish(files)
 
     @contextmanager
-    def serving(self) -> "Iterator[Contender]":
-        """Start it, wait for its first health answer, and end it and whatever it started afterwards."""
+    def serving(self, *arguments: str) -> "Iterator[Contender]":
+        """Start it, wait for its first health answer, and end it and whatever it started afterwards.
+
+        `arguments` are further ones of `serve`.
+        """
         complaints = (self._folder / "errors.log").open("wb")
         started = time.perf_counter()
         # `instar serve` makes a password of its own unless told; opencode has none unless told.
         open_door = ["--no-auth"] if self.program.name == "instar" else []
         process = subprocess.Popen(
-            [*self.program.command, "serve", "--port", "0", *open_door],
+            [*self.program.command, "serve", "--port", "0", *open_door, *arguments],
             cwd=self.project,
             env=self.environment,
             stdin=subprocess.DEVNULL,

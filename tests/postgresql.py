@@ -11,8 +11,10 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -20,14 +22,17 @@ import psycopg
 class Cluster:
     """A server that listens on a socket alone."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, settings: Sequence[str]) -> None:
         self._programs = programs
         self.folder = folder
+        self.settings = settings
         self._names = map("test{}".format, itertools.count())
 
     def run(self, program: str, *arguments: str) -> None:
         """Run one of its programs; as root as somebody else, since the server refuses root."""
-        user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+        user: dict[str, Any] = (
+            {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+        )
         # In a file: the server keeps the pipe of whoever starts it.
         with (self.folder / "output.txt").open("w+") as output:
             done = subprocess.run(
@@ -43,10 +48,8 @@ class Cluster:
             assert done.returncode == 0, output.read()
 
     def start(self) -> None:
-        fast = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=16MB")
-        options = [
-            f"-c {one}" for one in (*fast, "listen_addresses=", f"unix_socket_directories={self.folder}")
-        ]
+        places = ("listen_addresses=", f"unix_socket_directories={self.folder}")
+        options = [f"-c {one}" for one in (*self.settings, *places)]
         self.run(
             "pg_ctl", "-w", "-D", "data", "-l", str(self.folder / "log.txt"), "-o", " ".join(options), "start"
         )
@@ -59,7 +62,7 @@ class Cluster:
         name = name or next(self._names)
         url = f"postgresql:///postgres?host={self.folder}&user=postgres"
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")  # type: ignore[arg-type]
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
         return f"{url}&options=-csearch_path%3D{name}"
 
 
@@ -70,14 +73,18 @@ def programs() -> Path:
     return found[-1].parent
 
 
+FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=16MB")
+"""Settings of a server whose data need not outlive the machine."""
+
+
 @cache
-def cluster() -> Cluster:
-    """Return the server of this process, which ends with it."""
+def cluster(settings: Sequence[str] = FAST) -> Cluster:
+    """Return the server of this process with these settings, which ends with it."""
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     if os.geteuid() == 0:
         owner = pwd.getpwnam("postgres")
         os.chown(folder, owner.pw_uid, owner.pw_gid)
-    made = Cluster(programs(), folder)
+    made = Cluster(programs(), folder, settings)
     made.run("initdb", "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
     made.start()
     atexit.register(shutil.rmtree, folder)

@@ -1,8 +1,8 @@
 """The store's tables on a PostgreSQL server: connections that speak the statements, and what their errors mean."""
 
+import contextlib
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from functools import cache
 from itertools import count
 from typing import Any, Final, cast
@@ -28,6 +28,8 @@ _CONNECT_SECONDS: Final = 10
 _LEASE_MS: Final = 10_000
 _SHORTEST_MS: Final = 1000
 _LONGEST_MS: Final = 3_600_000
+_AT_ONCE: Final = 100
+"""At most so many statements are sent before the answers to all are read."""
 _PATIENCE: Final = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '20s'"
 """A process that was stopped within a transaction holds the others up for so long."""
 
@@ -39,6 +41,8 @@ class PostgresConnection:
         self._url = url
         self._statements = statements("postgresql")
         self._connection = self._connected()
+        self._pipeline: contextlib.AbstractContextManager[psycopg.Pipeline] | None = None
+        self._sent = 0
         self._numbers = count(1)
 
     def _connected(self) -> "psycopg.Connection[Row]":
@@ -50,16 +54,32 @@ class PostgresConnection:
 
     @property
     def in_transaction(self) -> bool:
-        return self._connection.info.transaction_status not in (
-            TransactionStatus.IDLE,
-            TransactionStatus.UNKNOWN,
-        )
+        status = self._connection.info.transaction_status
+        # What it is within a pipeline is known at its end.
+        return self._pipeline is not None or status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 
     def run(self, name: str, parameters: Any = ()) -> list[Row]:
-        found = self.execute(self._statements[name], parameters)
-        return found.fetchall() if found.description else []
+        statement = self._statements[name]
+        found = self._send(statement, parameters)
+        return found.fetchall() if _returns(statement) else []
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
+        if statement == "COMMIT":
+            found = self._send(statement)
+            self._wait()
+            return found
+        # Whoever wants ROLLBACK was told of what failed, or does not mind.
+        with contextlib.suppress(psycopg.Error) if statement == "ROLLBACK" else contextlib.nullcontext():
+            self._wait()
+        return self._send(statement, parameters)
+
+    def _wait(self) -> None:
+        """Wait for the answers of all that was sent. Raises the first error."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.__exit__(None, None, None)
+
+    def _send(self, statement: str, parameters: Any = ()) -> Any:
         if not isinstance(parameters, dict):
             parameters = {f"p{number}": value for number, value in enumerate(parameters, 1)}
         # PostgreSQL has no text with NUL.
@@ -67,9 +87,14 @@ class PostgresConnection:
             name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
             for name, value in parameters.items()
         }
+        self._sent += 1
+        if self._sent % _AT_ONCE == 0 and self._pipeline is not None:
+            with self._connection.pipeline() as pipeline:
+                pipeline.sync()
         return self._connection.execute(cast("Any", _translated(statement)), given)
 
     def stream(self, statement: str) -> Iterator[Row]:
+        self._wait()
         with self._connection.cursor(f"moved{next(self._numbers)}") as cursor:
             cursor.execute(cast("Any", statement))
             yield from cursor
@@ -87,6 +112,9 @@ class PostgresConnection:
     def begin(self, *, writes: bool) -> None:
         if self._connection.closed:  # so it is after it was lost
             self._connection = self._connected()
+        # Statements are sent without waiting for the answer of each: others wait for the lock meanwhile.
+        self._pipeline = self._connection.pipeline()
+        self._pipeline.__enter__()
         if writes:
             self._connection.execute("BEGIN")
             self.lock(_WRITING)
@@ -109,6 +137,8 @@ class PostgresConnection:
         self._connection.execute(statement, (number,))
 
     def close(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._wait()
         self._connection.close()
 
     def day(self, time: str) -> str:
@@ -160,7 +190,7 @@ class PostgresServer:
         return True
 
     def size(self) -> int:
-        with closing(self.connect()) as connection:
+        with contextlib.closing(self.connect()) as connection:
             return int(connection.execute("SELECT pg_database_size(current_database())").fetchone()[0])
 
     def shrink(self) -> None:
@@ -222,6 +252,12 @@ class PostgresServer:
             "INSERT INTO instar_migration VALUES (?, ?, ?, ?, extract(epoch FROM now()) * 1000)",
             (step.version, step.name, step.checksum, __version__),
         )
+
+
+@cache
+def _returns(statement: str) -> bool:
+    """Whether a statement has rows as its result."""
+    return statement.startswith(("SELECT", "WITH")) or "RETURNING" in statement
 
 
 @cache
