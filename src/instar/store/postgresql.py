@@ -257,7 +257,7 @@ class PostgresServer:
 @cache
 def _returns(statement: str) -> bool:
     """Whether a statement has rows as its result."""
-    return statement.startswith(("SELECT", "WITH")) or "RETURNING" in statement
+    return statement.startswith(("SELECT", "(SELECT", "WITH")) or "RETURNING" in statement
 
 
 @cache
