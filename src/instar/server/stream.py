@@ -10,13 +10,14 @@ delayed.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -37,6 +38,9 @@ from instar.runtime import Runtime
 from instar.server.connection import ABORT, CLOSE
 from instar.store import Stored
 from instar.wire import ids
+
+if TYPE_CHECKING:
+    from instar.store.relay import Relay
 
 log = logging.getLogger("instar.server")
 
@@ -246,6 +250,8 @@ class Feed:
         self._before = ids.new("evt")
         self._readers: list[Reader] = []
         self._watched = False
+        self.relay: Relay | None = None
+        """Brings the events of sessions, where several servers share a database."""
         self.ending = False
         """True once the server ends: its clients are to connect again by themselves."""
 
@@ -264,6 +270,8 @@ class Feed:
         directory, project_id = str(runtime.instance.directory), runtime.instance.project.id
 
         def carry(event: Event) -> None:
+            if self.relay is not None and event.session_id is not None:
+                return  # it comes from the relay, in its place among those of other workers
             self.publish(Published.of(event, directory, project_id))
             if isinstance(event.properties, InstanceReloaded):
                 # opencode's terminal reads agents, commands and settings again only when an instance ends.
@@ -298,6 +306,9 @@ class Feed:
         ``opencode run --attach`` ends with the answer to its prompt, and prints only the events that it has read by
         then from another connection. `agent` is the User-Agent of the request: that program is given `READING` more.
         """
+        if self.relay is not None and self._readers:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.relay.caught_up(), DELIVERY)
         waiting = {asyncio.ensure_future(one.sent()): one for one in self._readers if not one.late}
         if not waiting:
             return
