@@ -25,6 +25,6 @@ def test_only_the_adapter_that_is_called_is_imported(clean_environment, tmp_path
     code, *modules = json.loads(done.stderr.splitlines()[-1])
     assert code in (0, None)
     assert done.stdout
-    heavy = {"httpx2", "mcp", "pydantic_ai", "instar.mcp.link"}
+    heavy = {"httpx2", "mcp", "opentelemetry", "pydantic_ai", "instar.mcp.link"}
     adapters = {f"instar.provider.{name}" for name in ("connection", "openai", "anthropic", "library")}
     assert not (heavy | adapters) & set(modules)

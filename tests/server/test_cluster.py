@@ -2,14 +2,22 @@
 
 import itertools
 import json
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 from tests.postgresql import cluster
 from tests.server.conftest import Served
+from tests.waiting import wait_until
 
+ECHO = '== when ""\ntext: {{user}}\n'
 TALK = '== turn\nreasoning: hm\ntext: I look.\ntool: bash {"command": "echo hi"}\n== turn\ntext: Done, as you see.\n'
 
 Workers = Callable[..., Served]
@@ -25,7 +33,7 @@ def worker(serve: Workers, url: str, tmp_path: Any) -> Workers:
     """Start a server as on a machine of its own: it has the project's folder and the database in common."""
     numbers = itertools.count()
 
-    def start(script: str = TALK) -> Served:
+    def start(script: str = TALK, url: str = url) -> Served:
         own = {"INSTAR_DATABASE": url, "INSTAR_DATA": str(tmp_path / f"data{next(numbers)}")}
         return serve(script=script, environment=own)
 
@@ -58,6 +66,82 @@ def test_clients_of_every_server_hear_the_same_in_the_same_order(worker: Workers
     assert len(set(ids)) == len(ids)
 
 
+def test_prompts_to_one_session_at_three_servers_are_answered_once_each_one_after_the_other(
+    worker: Workers, tmp_path: Path
+) -> None:
+    servers = [worker(ECHO) for _ in range(3)]
+    session = servers[0].session()
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda number: servers[number % 3].ask(session, f"n{number}"), range(9)))
+    assert [one.text for one in answers if one.status_code != 200] == []
+    for server in servers:
+        messages = server.http.get(f"/session/{session}/message").json()
+        texts = [
+            (one["info"]["role"], [part["text"] for part in one["parts"] if part["type"] == "text"])
+            for one in messages
+        ]
+        asked = [text for role, (text, *_) in texts if role == "user"]
+        said = [text for role, (text, *_) in texts if role == "assistant"]
+        assert sorted(asked) == sorted(f"n{number}" for number in range(9))
+        # The model reads together what waits together.
+        assert messages[-1]["info"]["role"] == "assistant"
+        assert 1 <= len(said) <= 9
+
+
+STEPS = """== turn
+tool: bash {"command": "echo call >> calls.txt; sleep 1"}
+== turn
+text: over
+"""
+
+
+def ended(server: Served, session: str) -> list[dict[str, Any]]:
+    """The messages of a session, once no worker runs it and its last prompt is answered."""
+
+    def answered() -> bool:
+        messages = server.http.get(f"/session/{session}/message").json()
+        return bool(messages) and messages[-1]["info"].get("finish") == "stop"
+
+    wait_until(answered)
+    found: list[dict[str, Any]] = server.http.get(f"/session/{session}/message").json()
+    return found
+
+
+@pytest.fixture
+def short(url: str) -> str:
+    return f"{url}%20-cinstar.lease_seconds%3D1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_another_server_goes_on_with_the_turn_of_one_that_is_lost(
+    worker: Workers, short: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    servers = [worker(STEPS, url=short) for _ in range(2)]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    calls = tmp_path / "project" / "calls.txt"
+    wait_until(calls.exists)
+    with psycopg.connect(short) as database:
+        ((owner,),) = database.execute("SELECT owner FROM instar_lease WHERE time_expires > 0").fetchall()
+    (lost,) = [one for one in servers if one.process.pid == int(owner.split(":")[1])]
+    (other,) = [one for one in servers if one is not lost]
+    lost.process.send_signal(number)
+    began = time.monotonic()
+    messages = ended(other, session)
+    took = time.monotonic() - began
+    if number == signal.SIGSTOP:
+        lost.process.send_signal(signal.SIGCONT)
+        time.sleep(2)
+        after = other.http.get(f"/session/{session}/message").json()
+        assert [one["parts"] for one in after] == [one["parts"] for one in messages]
+    assert calls.read_text() == "call\n"
+    (state,) = [part["state"] for one in messages for part in one["parts"] if part["type"] == "tool"]
+    assert state["status"] == "error"
+    assert "interrupted" in state["error"]
+    assert messages[-1]["parts"][-2]["text"] == "over"
+    assert took < 4
+
+
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:
     here, there = worker(), worker()
     session = here.session()
@@ -75,3 +159,103 @@ def _of(response: httpx2.Response) -> Iterator[dict[str, Any]]:
     for line in response.iter_lines():
         if line.startswith("data: ") and "sessionID" in line:
             yield json.loads(line[6:])
+
+
+LONG = """== turn
+tool: bash {"command": "touch begun.txt; sleep 60"}
+== turn
+text: over
+"""
+
+
+def test_a_turn_is_seen_and_ended_at_any_server(worker: Workers, url: str, tmp_path: Path) -> None:
+    servers = [worker(LONG) for _ in range(2)]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    for server in servers:
+        assert server.http.get("/session/status").json() == {session: {"type": "busy"}}
+        shown = server.http.get(f"/session/{session}/message").json()
+        assert shown[-1]["parts"][-1]["state"]["status"] == "running"
+    with psycopg.connect(url) as database:
+        ((owner,),) = database.execute("SELECT owner FROM instar_lease WHERE time_expires > 0").fetchall()
+    (other,) = [one for one in servers if one.process.pid != int(owner.split(":")[1])]
+    began = time.monotonic()
+    assert other.http.post(f"/session/{session}/abort").json() is True
+    wait_until(lambda: other.http.get("/session/status").json() == {})
+    assert time.monotonic() - began < 1.5
+    messages = other.http.get(f"/session/{session}/message").json()
+    assert messages[-1]["parts"][-1]["state"]["status"] == "error"
+
+
+ASKS = """== turn
+tool: bash {"command": "echo hi"}
+tool: question {"questions": [{"question": "Which?", "header": "h", "options": [
+  {"label": "a", "description": "A"}, {"label": "b", "description": "B"}]}]}
+== turn
+text: over
+""".replace("[\n ", "[")
+
+
+REPLIES = {"permission": {"reply": "once"}, "question": {"answers": [["b"]]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "by"),
+    [(kind, body, by) for by in (0, 1) for kind, body in REPLIES.items()],
+)
+def test_what_is_asked_is_answered_at_any_server(
+    worker: Workers, tmp_path: Path, kind: str, body: dict[str, Any], by: int
+) -> None:
+    (tmp_path / "project").mkdir()
+    asks = {"permission": {"bash": "ask" if kind == "permission" else "allow"}}
+    (tmp_path / "project" / "opencode.json").write_text(json.dumps(asks))
+    servers = [
+        worker(ASKS.replace("tool: question", "tool: no") if kind == "permission" else ASKS) for _ in "12"
+    ]
+
+    def waiting() -> list[Any]:
+        return [server.http.get(f"/{kind}").json() for server in servers]
+
+    assert waiting() == [[], []]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    ((one,), (other,)) = wait_until(lambda: all(found := waiting()) and found)
+    assert one == other
+    reply = f"/{kind}/{one['id']}/reply"
+    assert servers[by].http.post(reply, json=body).json() is True
+    wait_until(lambda: waiting() == [[], []])
+    assert servers[1 - by].http.post(reply, json=body).status_code == 404
+    parts = [part for one in ended(servers[1], session) for part in one["parts"]]
+    tools = {part["tool"]: part["state"]["status"] for part in parts if part["type"] == "tool"}
+    assert tools["bash" if kind == "permission" else "question"] == "completed"
+
+
+def children(process: int) -> list[int]:
+    """The numbers of a process' children."""
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def test_several_workers_share_a_port_and_one_that_dies_is_started_again(serve: Workers, url: str) -> None:
+    server = serve("--workers", "2", "--database", url, script=ECHO)
+    workers = children(server.process.pid)
+    assert len(workers) == 2
+    os.kill(workers[0], signal.SIGKILL)
+    session = server.session()
+    assert server.ask(session, "one").status_code == 200
+    wait_until(lambda: len(children(server.process.pid)) == 2)
+    assert server.stop() == 0
+    assert "a worker ended (-9); another one starts in 1 s" in server.errors
+    assert not [one for one in workers if Path(f"/proc/{one}").exists()]
+
+
+def test_workers_end_with_the_process_that_keeps_them(serve: Workers, url: str) -> None:
+    server = serve("--workers", "2", "--database", url)
+    workers = children(server.process.pid)
+    server.stop(signal.SIGKILL)
+    wait_until(lambda: not [one for one in workers if Path(f"/proc/{one}").exists()])
+
+
+def test_several_workers_need_a_database_that_they_share(serve: Workers) -> None:
+    with pytest.raises(AssertionError, match="name it with --database URL"):
+        serve("--workers", "2")

@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -129,3 +130,18 @@ def test_what_the_container_is_built_of_is_there():
     assert project["readme"] == "README.md"
     version = of("FROM")[0].partition("python:")[2].partition("-")[0]
     assert tuple(map(int, version.split("."))) >= (3, 11)
+
+
+def test_grafanas_dashboard_shows_every_metric_by_its_labels(serve):
+    dashboard = json.loads((DEPLOY / "grafana" / "instar.json").read_text())
+    shown = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ()))
+    served = serve(script='== turn\ntool: bash {"command": "true"}\n== turn\ntext: done\n')
+    served.ask(served.session(title="named"))
+    text = served.http.get("/instar/metrics").text
+    assert set(re.findall(r"\b(?:instar|process)_\w+", shown)) == set(
+        re.findall(r"^# TYPE (\w+)", text, re.M)
+    )
+    # Prometheus adds `instance`; the others have lines once there was such a thing.
+    known = {"instance", "event", "action", "outcome", *re.findall(r'[{,](\w+)="', text)}
+    grouped = {label for group in re.findall(r"by \(([\w, ]+)\)", shown) for label in group.split(", ")}
+    assert grouped <= known

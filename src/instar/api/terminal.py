@@ -1,10 +1,10 @@
 """Words about terminals: a person's programs in pseudo terminals, and attached terminal interfaces."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from instar.event import TuiCommandExecute, TuiPromptAppend, TuiSessionSelect, TuiToastShow, Variant
+from instar.event import TuiCommandExecute, TuiPromptAppend, TuiSessionSelect, TuiToastShow
 from instar.wire import Wire
 
 PtyID = Annotated[str, msgspec.Meta(pattern="^pty")]
@@ -72,7 +72,7 @@ class TuiToastBody(Wire):
 
     title: str | None = None
     message: str
-    variant: Variant
+    variant: Literal["info", "success", "warning", "error"]
     duration: Annotated[int, msgspec.Meta(gt=0)] = 5000
 
 

@@ -111,6 +111,7 @@ class Approvals:
         self._store = store
         self._plugins = plugins
         self._project_id = project.id
+        self.directory = project.directory
         self._place = f"always:{project.worktree if project.vcs else project.directory}"
         self._person = person
         self.stops = stops

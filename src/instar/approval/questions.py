@@ -72,6 +72,10 @@ class Questions:
         _, reply = self._find(request_id)
         reply.set_result(None)
 
+    def sound(self, asked: QuestionAsked, answers: Answers | None) -> Answers | None:
+        """Return answers that fit what was asked. Raises `Invalid`."""
+        return _sound(asked, answers)
+
     def _find(self, request_id: str) -> tuple[QuestionAsked, "asyncio.Future[Answers | None]"]:
         found = self._waiting.get(request_id)
         if found is None or found[1].done():

@@ -34,7 +34,7 @@ from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
 from instar.cli.text import echo, note, short
 from instar.definitions.command import UnknownCommand, mentioned_parts
 from instar.event.bus import Subscription
-from instar.message import ModelRef, Session, User, WithParts
+from instar.message import TRACE, ModelRef, Session, User, WithParts, trace_parent
 from instar.plugin import CommandBody, PromptBody, SessionBody
 from instar.provider.resolve import NoModel
 from instar.runtime import Options, Runtime
@@ -172,6 +172,7 @@ async def _workspace(path: Path) -> Path:
 async def _run(context: Context, request: RunRequest, interrupts: Interrupts) -> int:
     if request.worktree is not None:
         request = await _in_worktree(context, request, request.worktree)
+    TRACE.set(trace_parent(context.environment.get("TRACEPARENT", "")))
     options = _options(context, request)
     # For a worktree trust was offered before.
     async with trusted_runtime(context, options, asks=request.workspace_id is None) as runtime:

@@ -15,12 +15,13 @@ from starlette.websockets import WebSocket
 from instar.cli import collector, streams
 from instar.cli.door import Context, Failure, door, folder_option, in_process, workspace_options
 from instar.cli.text import echo, note
+from instar.cli.workers import Workers, follow_parent
 from instar.process import mark_own
 from instar.server.access import origins
 from instar.server.browser import recorded
 from instar.server.errors import refusal
 from instar.server.instances import Instances
-from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
+from instar.server.listen import Address, BindError, Exposure, is_loopback, listening, serve
 from instar.server.own_server import OwnServer
 from instar.server.password import Password, find_password
 from instar.settings.install import installing
@@ -51,6 +52,15 @@ PORT: Final = 4096
 @click.option(
     "--database", metavar="URL", help="Keep sessions in this PostgreSQL database (INSTAR_DATABASE)."
 )
+@click.option(
+    "--workers",
+    metavar="N",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 256),
+    help="Run N processes that share the port and the database.",
+)
+@click.option("--listener", type=int, hidden=True, help="The socket of the process that started this worker.")
 @workspace_options
 @click.option(
     "--no-auth",
@@ -76,6 +86,8 @@ async def command(
     socket: str | None,
     folder: str | None,
     database: str | None,
+    workers: int,
+    listener: int | None,
     workspace: str | None,
     safe: bool,
     no_auth: int,
@@ -91,7 +103,11 @@ async def command(
         context = Context({**context.environment, DATABASE_VARIABLE: database})
     if mdns:
         raise click.UsageError("instar announces itself to nobody: leave --mdns out and tell its address")
-    address = Address(hostname, port, context.path(socket) if socket else None)
+    if workers > 1 and not context.paths.server:
+        raise click.UsageError(
+            "several workers share a PostgreSQL database: name it with --database URL (or INSTAR_DATABASE)"
+        )
+    address = Address(hostname, port, context.path(socket) if socket else None, listener)
     is_exposed = address.path is None and not is_loopback(hostname)
     if no_auth == 1 and is_exposed:
         raise click.UsageError(
@@ -104,15 +120,44 @@ async def command(
     except ValueError as error:
         raise click.UsageError(f"--cors: {error}") from error
     asked = {"workspace": str(context.path(workspace)) if workspace else None, "safe": safe}
-    await serve_at(
-        context,
-        address,
-        password,
-        allowed=allowed,
-        grace=grace,
-        folder=context.folder(folder),
-        flags={name: value for name, value in asked.items() if value},
-    )
+    place = context.folder(folder)
+    if workers == 1:
+        flags = {name: value for name, value in asked.items() if value}
+        await serve_at(context, address, password, allowed=allowed, grace=grace, folder=place, flags=flags)
+        return
+    options = ["--hostname", hostname, "--dir", str(place), "--grace", str(grace), *["--no-auth"] * no_auth]
+    options += [one for origin in cors for one in ("--cors", origin)]
+    options += ["--workspace", str(context.path(workspace))] if workspace else []
+    options += ["--safe"] if safe else []
+    await _serve_with(workers, context, address, password, place, options)
+
+
+async def _serve_with(
+    count: int,
+    context: Context,
+    address: Address,
+    password: Password | None,
+    folder: Path,
+    options: Sequence[str],
+) -> None:
+    """Run several workers that accept from one socket. Raises `Failure`."""
+    try:
+        with listening(address) as (bound, url), ExitStack() as stack:
+            where = (
+                ["--socket", str(address.path)] if address.path else ["--port", str(bound.getsockname()[1])]
+            )
+
+            def announce() -> None:
+                is_exposed = address.path is None and not is_loopback(address.hostname)
+                for line in _notices(password, is_exposed=is_exposed):
+                    note(line)
+                if address.path is None:
+                    stack.enter_context(recorded(context.paths.servers, url, str(folder)))
+                echo(f"opencode server listening on {url}")
+
+            await Workers(count, bound, [*options, *where], context.environment).run(announce)
+    except BindError as error:
+        raise Failure(str(error)) from error
 
 
 async def serve_at(
@@ -146,6 +191,10 @@ async def serve_at(
 
         def announce(url: str) -> None:
             collector.started()
+            if address.listener is not None:
+                follow_parent()
+                echo(f"opencode server listening on {url}")
+                return
             for line in _notices(password, is_exposed=is_exposed):
                 note(line)
             if address.path is None:

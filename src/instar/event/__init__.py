@@ -41,8 +41,6 @@ TYPES: Final[dict[str, EventType]] = {}
 """Every declared event type by name."""
 _BY_CLASS: Final[dict[type[Wire], EventType]] = {}
 
-Variant = Literal["info", "success", "warning", "error"]
-
 
 def declare(name: str, *, version: int | None = None, never: str | None = None, own: bool = False) -> Any:
     """Declare the decorated class as the properties of the event type `name`. Raises `ValueError` if it is taken."""
@@ -361,11 +359,12 @@ class FileEdited(Wire):
 
 @declare("evolve.installed", own=True)
 class EvolveInstalled(Wire):
-    """A change of an evolve workspace went live; `epoch` rises with each (our own event)."""
+    """A change of an evolve workspace went live; `epoch` rises with each, `gate` has ms by stage (our own event)."""
 
     files: list[str]
     epoch: int
     session_id: str | None = None
+    gate: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 @declare("evolve.refused", own=True)
@@ -376,6 +375,7 @@ class EvolveRefused(Wire):
     stage: str
     message: str
     session_id: str | None = None
+    gate: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 @declare("evolve.rolledback", own=True)
@@ -591,7 +591,7 @@ class TuiToastShow(Wire):
 
     title: str | None = None
     message: str
-    variant: Variant
+    variant: Literal["info", "success", "warning", "error"]
     duration: int | None = None
 
 

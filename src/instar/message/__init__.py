@@ -23,6 +23,7 @@ from instar.message.error import (
 )
 from instar.message.info import (
     PERSON,
+    TRACE,
     AnswerTime,
     Assistant,
     FileDiff,
@@ -43,6 +44,7 @@ from instar.message.info import (
     mark_of,
     renew,
     text_of,
+    trace_parent,
     visible,
 )
 from instar.message.part import (
@@ -83,6 +85,7 @@ from instar.message.part import (
 __all__ = [
     "PART_TYPES",
     "PERSON",
+    "TRACE",
     "APIError",
     "APIErrorData",
     "AgentPart",
@@ -149,6 +152,7 @@ __all__ = [
     "part_to_plain",
     "renew",
     "text_of",
+    "trace_parent",
     "unknown_part",
     "visible",
 ]

@@ -1,6 +1,8 @@
 """Sessions, user messages and assistant messages, with opencode's wire names, and where a prompt comes from."""
 
+import re
 from collections.abc import Container, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Final, Literal
 
 import msgspec
@@ -31,13 +33,14 @@ class Origin(msgspec.Struct, frozen=True):
 
     `name` is ``person``, ``heartbeat``, ``action``, ``plugin`` …, `id` which one (``heartbeat`` ``12``). `source`
     says what made the session go on just now (``evolve.idle``, ``compaction`` …; empty for a direct prompt) and
-    `depth` how often the chain went on by actions.
+    `depth` how often the chain went on by actions. `trace` is the W3C ``traceparent`` that the prompt came with.
     """
 
     name: str = PERSON
     id: str = ""
     source: str = ""
     depth: int = 0
+    trace: str = ""
 
     @property
     def is_person(self) -> bool:
@@ -52,6 +55,25 @@ class Origin(msgspec.Struct, frozen=True):
     def by(self, source: str) -> "Origin":
         """Return the same chain, gone on because of `source`; a person's own queued prompt stays theirs."""
         return msgspec.structs.replace(self, source="" if source == PERSON else source)
+
+    def traced(self) -> "Origin":
+        """Return it in the trace of the request that is carried out here, if that has one and a person sent it."""
+        trace = TRACE.get()
+        return msgspec.structs.replace(self, trace=trace) if trace and self.is_person else self
+
+
+TRACE: Final = ContextVar("trace", default="")
+"""The ``traceparent`` of the request, or of the command, that is carried out here; empty: it has none."""
+
+
+def trace_parent(text: str) -> str:
+    """Return a W3C ``traceparent``; "" for what is none: the standard says that it is ignored."""
+    return text if _TRACE_PARENT.fullmatch(text) else ""
+
+
+_TRACE_PARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
 
 
 class FileDiff(Wire):

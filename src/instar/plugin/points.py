@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from instar.message import Assistant, FilePart, Message, ModelRef, Part, User, WithParts
+from instar.message import Assistant, FilePart, Message, ModelRef, Origin, Part, Tokens, User, WithParts
 from instar.wire import Plain, Wire
 
 I = TypeVar("I")  # noqa: E741 - the input
@@ -110,6 +110,28 @@ class ParamsOutput(Wire):
     top_k: int | None = None
     max_output_tokens: int | None = None
     options: Plain
+
+
+class ModelCallInput(Wire):
+    """A model call that ended, or an attempt that is tried again, from `started` to `ended` (ms since 1970).
+
+    `cause` is ``turn``, ``task``, ``title``, ``compaction`` or a plugin's word. `asked_id` is the message that is
+    answered, `message_id` the answer; `origin` says where the prompt came from. `error` is "" for an answer, else
+    the status of the provider's refusal, or the kind of the failure.
+    """
+
+    session_id: str
+    asked_id: str
+    message_id: str | None
+    agent: str
+    model: ModelRef
+    cause: str
+    origin: Origin
+    started: int
+    ended: int
+    tokens: Tokens
+    cost: float | None
+    error: str
 
 
 class HeadersOutput(Wire):
@@ -461,6 +483,12 @@ COMMAND_BEFORE = _point(
 )
 CHAT_PARAMS = _point("chat.params", CallInput, ParamsOutput, "Before each model call: its parameters.")
 CHAT_HEADERS = _point("chat.headers", CallInput, HeadersOutput, "Before each model call: its HTTP headers.")
+MODEL_CALL_AFTER = _point(
+    "model.call.after",
+    ModelCallInput,
+    Empty,
+    "After each model call, also one that failed: how long it took and what it used.",
+)
 MESSAGES = _point(
     "experimental.chat.messages.transform",
     Empty,

@@ -276,7 +276,7 @@ class InProcessSessions:
         self._check_home(live.session)
         if source == PERSON and not self._origin.is_person:
             source = self._origin.name
-        await self._sessions.queue(session_id, source, wire.to_plain(body), origin or live.origin)
+        await self._sessions.queue(session_id, source, wire.to_plain(body), origin or live.origin.traced())
         if (why := self._instance.stops.why(session_id)) is not None:
             log.info("follow-up waits source=%s: %s", source, why)
             return
@@ -330,8 +330,9 @@ class InProcessSessions:
             if not body.no_reply:
                 await self._admit(live, origin)
             await self._finish_revert(live)
-            spoken = origin or self._origin
-            asked = await prompt.submit(self._instance, live, body, spoken)
+            spoken = origin or self._origin.traced()
+            more = self._turns.wanted(live, body)
+            asked = await prompt.submit(self._instance, live, body, spoken, more)
             by = spoken.by("task") if self._for_agent else spoken
             await self._turns.reset_counts(live, by, asks=not body.no_reply)
             if not body.no_reply:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from instar import __version__, wire
-from instar.approval.permissions import Person
-from instar.approval.questions import Questioner
+from instar.approval.permissions import Approvals, Person
+from instar.approval.questions import Questioner, Questions
 from instar.message import Origin
 from instar.plugin import Client, Host, PluginInput, Registry, Server, Shell, points
 from instar.session.instance import Instance
@@ -20,7 +20,10 @@ from instar.wire.secret import masked
 
 if TYPE_CHECKING:
     from instar.client import AsyncClient
+    from instar.project.workspace import Workspaces
+    from instar.runtime.client import InProcessSessions
     from instar.store.relay import Relay
+    from instar.turn.turns import Turns
 
 CAPABILITIES: Final = frozenset({"generate", "aside", "follow_ups", "dynamic_tools"})
 """What instar can do for a plugin beyond opencode's interface."""
@@ -35,6 +38,19 @@ class Serving(Protocol):
         """Stop it."""
 
 
+class Sharing(Protocol):
+    """How the sessions of several workers are run (`instar.cluster.sharing`)."""
+
+    approvals: type[Approvals]
+    questions: type[Questions]
+
+    def turns(self, instance: Instance) -> "Turns":
+        """Return the turns of an instance."""
+
+    def sessions(self, instance: Instance, turns: "Turns", workspaces: "Workspaces") -> "InProcessSessions":
+        """Return the sessions of an instance."""
+
+
 class Options(msgspec.Struct, frozen=True):
     """How a runtime is opened.
 
@@ -45,7 +61,7 @@ class Options(msgspec.Struct, frozen=True):
     none.
     `server` is the server that answers for it. Where there is none, or none at a URL that programs of plugins can
     ask (it listens at a Unix socket), `serve` opens one on loopback for them. `relay` hears what other processes do on
-    the same database server; only a server has one.
+    the same database server, and `shared` runs sessions together with them; only a server has them.
     """
 
     directory: Path
@@ -59,6 +75,7 @@ class Options(msgspec.Struct, frozen=True):
     serve: "Callable[[Any], Serving] | None" = None
     confirm: Callable[[str], Awaitable[bool]] | None = None
     relay: "Relay | None" = None
+    shared: "Sharing | None" = None
 
 
 def header(password: str) -> str:

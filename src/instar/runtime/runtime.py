@@ -86,14 +86,16 @@ class Runtime(InProcessClient):
         self._renewal: Reloader | None = None
         self._reloading: ReloadWatch | None = None
         instance = build(self)
-        self.turns = Turns(instance)
+        shared = options.shared
+        self.turns = shared.turns(instance) if shared else Turns(instance)
         instance.children.settle = self.turns.settle_outside
         self.registry = Registry()
         worktrees = WorktreeAdapter(
             instance.children, instance.project, instance.paths.worktrees, trust.is_trusted
         )
         workspaces = Workspaces(instance, self.registry, {"worktree": worktrees})
-        self.sessions = InProcessSessions(instance, self.turns, workspaces)
+        build_sessions = shared.sessions if shared else InProcessSessions
+        self.sessions = build_sessions(instance, self.turns, workspaces)
         super().__init__(instance, self.sessions, workspaces, Origin(), ephemeral.run)
         instance.client = self._speaking_for(Origin("tool"))
         self._watching = Watching(self.instance)
@@ -122,6 +124,7 @@ class Runtime(InProcessClient):
         taken = [*take(trust, paths, folder_chain(options.directory.resolve(), project))]
         reading = read(options, project, paths, trust)
         config, ground = reading.settings.config, reading.ground
+        shared = options.shared
         made = ConfiguredRooms.of(reading.settings, ground)
         bus = Bus()
         store = await open_store(
@@ -155,7 +158,7 @@ class Runtime(InProcessClient):
                     children=children(processes, config, ground, lambda: runtime.instance.config),
                     snapshot=Snapshot.of(processes, project, paths.data, paths.home, config.snapshot),
                     sessions=Sessions(store, project, options.directory),
-                    approvals=Approvals(
+                    approvals=(shared.approvals if shared else Approvals)(
                         store,
                         plugins,
                         project,
@@ -163,7 +166,7 @@ class Runtime(InProcessClient):
                         stops=_stops(config),
                         confirms=_confirms(options),
                     ),
-                    questions=Questions(bus, options.questioner),
+                    questions=(shared.questions if shared else Questions)(bus, options.questioner),
                     agents=made.agents,
                     commands=made.commands,
                     skills=reading.skills,

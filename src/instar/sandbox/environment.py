@@ -56,6 +56,10 @@ _NAMED: Final = frozenset(
         "INSTAR_DATABASE",
         "GIT_CONFIG_PARAMETERS",
         "SLACK_WEBHOOK_URL",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+        "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+        "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
     ]
 )
 """Known variables that hold or lead to a secret, whatever their name looks like."""

@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from instar import wire
 from instar.api.operation import Bound, Signature, flagship_operations, signature
+from instar.message import TRACE, trace_parent
 from instar.plugin import NotFound, Registry
 from instar.plugin.door import ENDINGS, Exited
 from instar.server.call import Call
@@ -73,6 +74,7 @@ async def answer(bound: Bound, taken: Signature, call: Call, path: Mapping[str, 
         runtime = await (call.runtime() if session_id is None else call.of_session(session_id))
         offered |= {"runtime": runtime, "instance": runtime.instance}
     arguments |= {name: offered[name] for name in taken.given}
+    TRACE.set(trace_parent(call.request.headers.get("traceparent", "")))
     value = await bound.handler(**arguments)
     if isinstance(value, Response):
         return value

@@ -26,6 +26,7 @@ from instar.wire import Plain
 
 if TYPE_CHECKING:
     from instar.client import AsyncClient
+    from instar.cluster.sharing import Sharing
     from instar.provider.login import Logins
     from instar.store.relay import Relay
 
@@ -66,16 +67,32 @@ class Instances:
         self._ending: dict[Path, asyncio.Task[None]] = {}
         self._closing = False
         self._relay: Relay | None = None
+        self._shared: Sharing | None = None
+        self._working: asyncio.Task[None] | None = None
 
     async def listen(self) -> None:
-        """Hear from now on what other processes do on the same database server, if the store is on one."""
+        """Be one of the workers on a database server from now on, if the store is on one. Raises `StoreError`."""
         if not isinstance(self.paths.database, str) or self._relay is not None:
             return
-        from instar.store.relay import Relay  # psycopg is an extra, and takes a while to import
+        # psycopg is an extra, and takes a while to import
+        from instar.cluster.absurd import AbsurdEngine
+        from instar.cluster.sharing import Sharing
+        from instar.store.relay import Relay
 
         self._relay = Relay(self.paths.database)
         self._relay.observe(lambda event: self.feed.publish(Published.stored(event)))
         await self._relay.start()
+        engine = AbsurdEngine(self.paths.database, self._relay)
+        await engine.prepare()
+        self._shared = Sharing(engine, self._relay)
+        self._working = asyncio.create_task(engine.work(self._carry_on), name="take up turns")
+
+    async def _carry_on(self, session_id: str, directory: str) -> bool:
+        """Run the turn of a session in its directory; False where this machine has no such folder."""
+        if not is_folder(directory):
+            return False
+        assert self._shared is not None
+        return await self._shared.carry_on(await self.get(directory), session_id)
 
     def answer_at(self, url: str, password: str | None) -> None:
         """Tell the plugins of runtimes that are opened from now on where the server is, and how it lets them in."""
@@ -155,6 +172,8 @@ class Instances:
 
     async def drain(self, seconds: float) -> bool:
         """Let no turn begin any more and wait for those that run, so many seconds; True when all have ended."""
+        if self._shared is not None:
+            self._shared.engine.pause()
         draining = [asyncio.create_task(runtime.drain()) for runtime in self.opened()]
         if not draining:
             return True
@@ -168,8 +187,14 @@ class Instances:
     async def close(self) -> None:
         """End every turn and close every runtime, all at once; nothing is opened afterwards."""
         self._closing = True
+        if self._shared is not None:
+            self._shared.engine.pause()
         await asyncio.gather(*(self._end(path) for path in tuple(self._open)))
         await asyncio.gather(*self._ending.values())
+        if self._shared is not None:
+            await self._shared.engine.close()
+        if self._working is not None:
+            await self._working
         if self._relay is not None:
             self._relay.close()
 
@@ -214,6 +239,7 @@ class Instances:
             server=self._server,
             serve=self._serve,
             relay=self._relay,
+            shared=self._shared,
         )
         runtime = await Runtime.open(options)
         self.feed.join(runtime)

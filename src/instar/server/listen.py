@@ -39,11 +39,15 @@ __all__ = ["Address", "BindError", "Exposure", "bind", "is_loopback", "serve"]
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen: at a name or an address, where port 0 takes any that is free; or at a socket's path."""
+    """Where to listen: at a name or an address, where port 0 takes any that is free; or at a socket's path.
+
+    `listener` is the number of a socket that listens there already: a worker has it of the process that started it.
+    """
 
     hostname: str
     port: int
     path: Path | None = None
+    listener: int | None = None
 
 
 class Exposure(msgspec.Struct, frozen=True):
@@ -97,10 +101,22 @@ async def serve(
 
     `announce` is given the URL once the socket is bound. Raises `BindError`.
     """
+    with listening(address) as (bound, url):
+        await _serve(instances, bound, url, (address, exposure), announce)
+
+
+@contextlib.contextmanager
+def listening(address: Address) -> Iterator[tuple[socket.socket, str]]:
+    """Listen, and give the socket and its URL. Raises `BindError`."""
+    if address.listener is not None:
+        bound = socket.socket(fileno=address.listener)
+        bound.set_inheritable(False)
+        yield bound, _url(address, bound)
+        return
     file = None if address.path is None else listen_at(address.path)
     try:
         bound = bind(address) if file is None else file.socket
-        await _serve(instances, bound, _url(address, bound), (address, exposure), announce)
+        yield bound, _url(address, bound)
     finally:
         if file is not None:
             file.remove()

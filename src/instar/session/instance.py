@@ -81,7 +81,7 @@ class Instance(msgspec.Struct):
             return f"session {live.id} was deleted"
         if live.session.time.archived and not origin.is_person:
             return f"session {live.id} was put away: only a person's prompt goes on with it"
-        if live.held and live.lease_age() >= self.store.lease_ms:
+        if live.has_lapsed:
             try:
                 await self.sessions.renew(live)
             except SessionBusy as error:

@@ -113,6 +113,8 @@ class Sessions:
         self._open: WeakValueDictionary[str, SessionState] = WeakValueDictionary()
         self._recent: dict[str, SessionState] = {}
         self._opening = asyncio.Lock()
+        self.resumes = False
+        """Whether a turn that another process left unfinished is gone on with; else it ends as interrupted."""
 
     async def create(
         self, body: SessionBody, directory: Path | None = None, session_id: str | None = None
@@ -156,7 +158,7 @@ class Sessions:
             if found is None:
                 self._forget(session_id)
                 raise NotFound(f"Session not found: {session_id}")
-            if live is not None and found.updated <= live.session.time.updated:
+            if live is not None and not live.stale and found.updated <= live.session.time.updated:
                 return live
             session = await self._store.session(session_id)
             if session is None:
@@ -348,12 +350,17 @@ class Sessions:
         return [live for live in self._open.values() if live.turn is not None and not live.turn.done()]
 
     async def queue(
-        self, session_id: str, source: str, prompt: wire.Plain, origin: Origin | None = None
+        self,
+        session_id: str,
+        source: str,
+        prompt: wire.Plain,
+        origin: Origin | None = None,
+        more: Sequence[Write] = (),
     ) -> FollowUp:
-        """Queue a prompt durably, of `origin` or of a person."""
+        """Queue a prompt durably, of `origin` or of a person; `more` is written with it."""
         whose = (origin or Origin()).by(source)
         follow_up = FollowUp(ids.new("fup"), session_id, source, prompt, now(), whose)
-        await self._store.commit([PutFollowUp(follow_up)])
+        await self._store.commit([PutFollowUp(follow_up), *more])
         return follow_up
 
     async def hold(self, live: SessionState) -> None:
@@ -388,7 +395,7 @@ class Sessions:
 
     async def _heal(self, session_id: str) -> int | None:
         """Mark interrupted parts and answers, and return the fence; None when another process runs the session."""
-        lease = await take(self._store, session_id)
+        lease = None if self.resumes else await take(self._store, session_id)
         if lease is None:
             return None
         await self._store.interrupt(session_id, now())
@@ -398,7 +405,7 @@ class Sessions:
     async def _catch_up(self, live: SessionState) -> None:
         async with live.reading:
             if live.catch_up():
-                await self._store.interrupt(live.id, now())
+                await self._store.interrupt(live.id, now(), resumes=self.resumes)
                 await self._read(live)
 
     async def _read(self, live: SessionState) -> None:

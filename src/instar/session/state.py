@@ -93,7 +93,8 @@ class SessionState:
     was set in the session over the settings. `prefix` and `system` are the last request that this process made.
     `root_id` is the session at the top of its tree, None when nobody looked yet. `turn` is the turn that runs, `beside`
     a task that is cancelled with it, `abort` its own event: what still holds the last turn's goes on seeing that set.
-    `wanted`: something was added that no turn has looked at. `why`: why the turn was ended, where no person ended it.
+    `stale`: another process changed what is stored. `wanted`: something was added that no turn has looked at. `why`:
+    why the turn was ended, where no person ended it.
     """
 
     def __init__(self, session: Session, history: list[WithParts], fence: int | None = None) -> None:
@@ -106,6 +107,7 @@ class SessionState:
         self.system: Sequence[str] | None = None
         self.root_id: str | None = None
         self.deleted = False
+        self.stale = False
         self.reading = asyncio.Lock()
         self.status: SessionStatus = Idle()
         self.turn: asyncio.Task[None] | None = None
@@ -159,6 +161,7 @@ class SessionState:
     ) -> None:
         """Load the stored messages: another process continued the session."""
         self.session, self.history, self._origins = session, history, origins or {}
+        self.stale = False
         self.prefix = None
 
     def origin_of(self, message_id: str) -> Origin:
@@ -280,6 +283,11 @@ class SessionState:
     def is_kept(self) -> bool:
         """Whether the lease lasts long enough that another hold need not renew it."""
         return self._lease is not None and self.lease_age() < self._lease.renew_after
+
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether the lease was not renewed for so long that another process may have it."""
+        return self._lease is not None and self.lease_age() >= self._lease.lasts
 
     def lease_age(self) -> float:
         """Return the ms since the lease was renewed, by the clock that says more: one stands still in a sleep."""

@@ -165,6 +165,19 @@ FLAGSHIPS: Final[dict[str, Flagship]] = {
         routes="instar.plugins.self.routes:SelfRoutes",
         idle='set "tools": {"self_evolution": true} in the settings',
     ),
+    "telemetry": Flagship(
+        module="instar.plugins.telemetry.server",
+        command="",
+        help="Send traces and metrics to an OpenTelemetry collector.",
+        environment=(
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+        ),
+        switch="experimental.openTelemetry",
+        last=True,
+        idle="set OTEL_EXPORTER_OTLP_ENDPOINT",
+    ),
 }
 
 ALIASES: Final[dict[str, str]] = {"opencode-evolve": "evolve"}

@@ -51,7 +51,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = MappingProxyType(
         "experimental.batch_tool": "a model calls several tools in one answer",
         "experimental.disable_paste_summary": "it is for opencode's own interface",
         "experimental.mcp_timeout": "say `timeout` for each server in `mcp`",
-        "experimental.openTelemetry": "GET /metrics tells what a server does",
         "experimental.policies": "say it in `permission`",
         "experimental.primary_tools": "say it in the `permission` of agents",
         "keybinds": "it is for opencode's own interface",

@@ -217,6 +217,12 @@ class PutUsage(msgspec.Struct, frozen=True):
     usage: Usage
 
 
+class Enqueue(msgspec.Struct, frozen=True):
+    """Let a worker take a session up (`instar.cluster`): the engine's queue, name, parameters and options of a task."""
+
+    task: tuple[str, str, str, str]
+
+
 Write = (
     PutSession
     | PutMessage
@@ -236,6 +242,7 @@ Write = (
     | DropAsk
     | PutTodos
     | PutUsage
+    | Enqueue
 )
 
 

@@ -125,14 +125,14 @@ class PostgresConnection:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def listen(self) -> None:
-        """Hear from now on when others have written something (``wake_others``)."""
-        (name,) = self.execute("SELECT 'instar_' || md5(current_schema())").fetchone()
-        self.script(f"LISTEN {name}")
+        """Hear from now on when others have written something (``wake_others``, ``wake_workers``)."""
+        (name,) = self.execute("SELECT md5(current_schema())").fetchone()
+        self.script(f"LISTEN instar_{name}; LISTEN instar_work_{name}")
 
-    def wait(self, seconds: float) -> None:
-        """Wait until others have written something, or so long."""
-        for _ in self._connection.notifies(timeout=seconds, stop_after=1):
-            pass
+    def wait(self, seconds: float) -> bool:
+        """Wait until others have written something, or so long; True when there is something about turns to do."""
+        heard = [one.channel for one in self._connection.notifies(timeout=seconds, stop_after=1)]
+        return any(channel.startswith("instar_work_") for channel in heard)
 
     def lock(self, number: int) -> None:
         """Take one of our locks on the schema until the transaction ends."""

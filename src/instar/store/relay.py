@@ -39,6 +39,7 @@ class Relay:
         self._server = PostgresServer(url)
         self._loop = asyncio.get_running_loop()
         self._observers: list[Observer] = []
+        self._wakes: list[Callable[[], None]] = []
         self._own: dict[str, None] = {}
         self._place: int | None = None
         self._closing = False
@@ -53,11 +54,17 @@ class Relay:
         """Hear nothing any more."""
         self._closing = True
         self._observers.clear()
+        self._wakes.clear()
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` on the event loop for each event of another process; returns a function that stops it."""
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
+
+    def on_wake(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when there may be work for workers, or some is done; returns a function that stops it."""
+        self._wakes.append(callback)
+        return lambda: self._wakes.remove(callback)
 
     def note_own(self, event_ids: Iterable[str]) -> None:
         """Note events that this process publishes itself, before they are written."""
@@ -84,11 +91,16 @@ class Relay:
             while rows := connection.run("relayed_after", (self._place, _AT_ONCE)):
                 self._place = rows[-1][0]
                 self._call(self._tell, [stored_event(row) for row in rows])
-            connection.wait(_LOOK)
+            if connection.wait(_LOOK):
+                self._call(self._woken)
 
     def _call(self, callback: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
             self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _woken(self) -> None:
+        for callback in tuple(self._wakes):
+            callback()
 
     def _tell(self, events: list[Stored]) -> None:
         for event in events:

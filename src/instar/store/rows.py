@@ -38,6 +38,7 @@ from instar.store import (
     DropMessage,
     DropPart,
     DropSession,
+    Enqueue,
     Insert,
     Lease,
     LeaseLost,
@@ -585,6 +586,10 @@ def _put_todos(write: PutTodos, now: int) -> Iterable[Operation]:
         yield "put_todo", (write.session_id, todo.content, todo.status, todo.priority, position, now)
 
 
+def _enqueue(write: Enqueue, now: int) -> Iterable[Operation]:
+    return ("enqueue_task", write.task), ("wake_workers", ())
+
+
 def _put_usage(write: PutUsage, now: int) -> Iterable[Operation]:
     return ("put_usage", usage_row(write.usage)), *[("add_spent", row) for row in spent_rows(write.usage)]
 
@@ -615,4 +620,5 @@ _ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
     DropPart: _drop("drop_part"),
     DropFollowUp: _drop("drop_follow_up"),
     DropAsk: _drop("drop_ask"),
+    Enqueue: _enqueue,
 }

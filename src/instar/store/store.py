@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from instar import wire
 from instar.api.project import Project
 from instar.api.stats import Sum
-from instar.event import Event, MessageUpdated, PartUpdated, Todo, make
+from instar.event import Event, MessageRemoved, MessageUpdated, PartUpdated, Todo, make
 from instar.message import (
     Assistant,
     ErrorText,
@@ -34,6 +34,7 @@ from instar.message import (
     WithParts,
 )
 from instar.store import (
+    DropMessage,
     FollowUp,
     Lease,
     PutAsk,
@@ -144,6 +145,11 @@ class Store:
         self._readers.close()
         self._near.close()
         await self._writer.close()
+
+    @property
+    def directory(self) -> str:
+        """The directory whose instance publishes here, where that is passed on to other processes."""
+        return self._place.directory if self._place else ""
 
     @property
     def passes_on(self) -> bool:
@@ -313,32 +319,53 @@ class Store:
         found = await self._read(lambda row: Lease(session_id, *row), "holder", (session_id, _now()))
         return found[0] if found else None
 
+    async def leased(self, now: int) -> list[tuple[str, str, str]]:
+        """Return the sessions that processes hold at `now` (ms): id, directory and the holder's name."""
+        return await self._read(lambda row: (row[0], row[2], row[3]), "running", (now,))
+
     async def release(self, lease: Lease) -> None:
         """Release a lease; nothing happens when it is no longer ours."""
         self._leases.pop(lease.session_id, None)
         held = (lease.session_id, lease.owner, lease.fence)
         await self._writer.submit(partial(_fetch, "release_lease", held))
 
-    async def interrupt(self, session_id: str, now: int) -> int:
+    async def interrupt(self, session_id: str, now: int, *, resumes: bool = False) -> int:
         """Mark a session's open tool parts and unfinished answers as interrupted, in one commit.
 
         A pending or running tool part becomes an error part whose metadata says ``interrupted``; an answer
         without an end is completed at `now` (ms) with a `MessageAbortedError`, unless it has an error. Each
         change is an event like any other. Returns how many parts were marked.
-        For the first opening of a session whose process died.
+        For the first opening of a session whose process died. `resumes`: its turn is gone on with. Then an answer that
+        called tools is complete, so that the model reads what became of them, and any other goes: it is written anew.
         """
         parts, answers = await self._query(partial(_unfinished, session_id))
         for part in parts:
             part.state = _interrupted(part.state, now)
-        for answer in answers:
-            answer.time.completed = now
-            answer.error = answer.error or MessageAbortedError(data=ErrorText(message=_CUT))
-        writes: list[Write] = [*map(PutPart, parts), *map(PutMessage, answers)]
+        called = {part.message_id for part in parts}
+        if resumes and answers:
+            called |= await self._calling(session_id)
+        writes: list[Write] = [*map(PutPart, parts)]
         events = [make(PartUpdated(session_id=session_id, part=part, time=now)) for part in parts]
-        events += [make(MessageUpdated(session_id=session_id, info=answer)) for answer in answers]
+        for answer in answers:
+            if resumes and answer.id not in called:
+                writes.append(DropMessage(answer.id))
+                events.append(make(MessageRemoved(session_id=session_id, message_id=answer.id)))
+                continue
+            answer.time.completed = now
+            if resumes:
+                answer.finish = "tool-calls"
+            else:
+                answer.error = answer.error or MessageAbortedError(data=ErrorText(message=_CUT))
+            writes.append(PutMessage(answer))
+            events.append(make(MessageUpdated(session_id=session_id, info=answer)))
         if writes:
             await self.commit(writes, events)
         return len(parts)
+
+    async def _calling(self, session_id: str) -> set[str]:
+        """Return the ids of a session's messages that called tools."""
+        found = await self.messages(session_id)
+        return {one.info.id for one in found if any(isinstance(part, ToolPart) for part in one.parts)}
 
     def _prune(self, connection: SqlConnection) -> None:
         """Delete some of the events that are too old; with the next commit more, where there are."""

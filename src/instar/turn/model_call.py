@@ -111,29 +111,45 @@ class CallMeter:
         self._instance = instance
         self._call = call
         self._permit: CallPermit | None = None
+        self._made: points.ModelCallInput | None = None
 
-    async def begin(self) -> None:
-        """Begin the call. Waits while running calls might reach a limit together with it. Raises `LimitForbids`."""
+    async def begin(self, message_id: str | None = None) -> None:
+        """Begin the call; its answer is the message, if there is one. Raises `LimitForbids`.
+
+        Waits while running calls might reach a limit together with it.
+        """
         await self.close()
         asked = await _asked(self._instance, self._call)
         given = asked if isinstance(asked, ReachedLimit) else await self._instance.budget.ask(asked)
         if isinstance(given, ReachedLimit):
             raise LimitForbids(given)
         self._permit = given
+        if self._instance.plugins.listens(points.MODEL_CALL_AFTER):
+            self._made = _begun(self._call, message_id)
 
     def used(self, tokens: Tokens, message_id: str | None = None) -> None:
         """Note the usage that the provider reported, and the answer's message, if there is one."""
+        price = cost(tokens, self._call.model.cost)
         if self._permit is not None:
-            self._permit.used(tokens, cost(tokens, self._call.model.cost), message_id, now())
+            self._permit.used(tokens, price, message_id, now())
+        if (made := self._made) is not None:
+            made.tokens, made.cost = tokens, price
+
+    def ended(self, error: Exception | None) -> None:
+        """Note that the call is over, and the error with which it failed."""
+        if self._made is not None:
+            self._made.ended, self._made.error = now(), _kind(error)
 
     def failed(self, error: Exception) -> None:
         """Note that the call failed after its retries."""
+        self.ended(error)
         if self._permit is not None and isinstance(error, ProviderError):
             self._permit.failed(error)
 
     async def done(self, tokens: Tokens, message_id: str | None = None) -> None:
         """Book the usage of an answered call. Waits until that is durable."""
         self.used(tokens, message_id)
+        self.ended(None)
         if self._permit is not None:
             self._permit.answered()
         await self.close()
@@ -142,6 +158,34 @@ class CallMeter:
         """Book the known usage of a call that ended in another way. Does nothing after `done`."""
         if self._permit is not None:
             await self._permit.close()
+        made, self._made = self._made, None
+        if made is not None:
+            made.ended = made.ended or now()
+            await self._instance.plugins.trigger(points.MODEL_CALL_AFTER, made, points.Empty())
+
+
+def _begun(call: ModelCall, message_id: str | None) -> points.ModelCallInput:
+    """What plugins are told of a call. One that neither answers nor fails was aborted."""
+    return points.ModelCallInput(
+        session_id="" if call.live is None else call.live.id,
+        asked_id=call.turn_id,
+        message_id=message_id,
+        agent=call.agent,
+        model=ModelRef(provider_id=call.model.provider_id, model_id=call.model.id),
+        cause=call.cause,
+        origin=call.origin,
+        started=now(),
+        ended=0,
+        tokens=Tokens.zero(),
+        cost=None,
+        error="aborted",
+    )
+
+
+def _kind(error: Exception | None) -> str:
+    if isinstance(error, ProviderError):
+        return error.kind if error.status is None else str(error.status)
+    return "" if error is None else type(error).__name__
 
 
 @asynccontextmanager

@@ -330,7 +330,7 @@ async def stream(
     instance.sessions.set_status(turn.live, Busy())
     while True:
         instance.stops.check(turn.live.id)
-        await meter.begin()
+        await meter.begin(writer.holder.info.id)
         try:
             async for delta in bounded_answer(instance.models.provider(request.model), request):
                 if isinstance(delta, UsageUpdate | Finish):
@@ -343,6 +343,7 @@ async def stream(
             attempt += 1
             if not error.retryable or error.kind == "overflow" or _gives_up(instance, turn, attempt):
                 raise
+            meter.ended(error)
             await writer.discard()
             await _note_retry(instance, turn, writer.holder, error, attempt)
             await meter.close()

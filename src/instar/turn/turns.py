@@ -5,7 +5,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from instar.event import AskedBy, Idle
@@ -15,11 +15,11 @@ from instar.limits.budget import (
 )
 from instar.limits.stop import RESUME, StopFileError
 from instar.message import Origin, WithParts
-from instar.plugin import Busy, Invalid, NotFound
+from instar.plugin import Busy, Invalid, NotFound, PromptBody
 from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.state import SessionState
-from instar.store import LeaseLost, StoreError
+from instar.store import LeaseLost, StoreError, Write
 from instar.store.lease import SessionBusy
 from instar.tool import background
 from instar.turn import loop
@@ -93,6 +93,10 @@ class Turns:
         if reached is not None:
             announce(self._instance, live.id, reached)
             raise Invalid(f"{reached.message}. {reached.advice}")
+
+    def wanted(self, live: SessionState, body: PromptBody) -> Sequence[Write]:
+        """Return what is written with a prompt so that its turn is run: nothing where `start` does it."""
+        return ()
 
     async def start(self, live: SessionState, asked: WithParts | None = None) -> None:
         """See that a turn runs in a session: the one that runs already takes up what was added.

@@ -5,6 +5,7 @@ may be said there: the agent may write the workspace.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -104,6 +105,16 @@ class EvolveConfig(msgspec.Struct, frozen=True):
             extra={"tighter": "added"},
         ),
     ] = []
+    remote: Annotated[
+        str,
+        Meta(description="The bare git repository that workers share the workspace by: a path or a URL."),
+    ] = ""
+
+
+def local(url: str) -> Path | None:
+    """Return the folder that a repository's path or URL names on this machine; None for none."""
+    path = url.removeprefix("file://")
+    return Path(path) if path.startswith("/") else None
 
 
 def read(config: Mapping[str, Any]) -> EvolveConfig:

@@ -25,6 +25,7 @@ from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.recording import ChangeRecorder
 from instar.plugins.evolve.rollback import Rollback
 from instar.plugins.evolve.scripts import NoScripts, Scripts
+from instar.plugins.evolve.shared import SharedRepository
 from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.takeover import rename_versions
 from instar.plugins.evolve.workspace import Workspace
@@ -74,6 +75,17 @@ class EvolveEngine:
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.storage, self.change_installer, self.observer, lock, may_change)
         self.recording = ChangeRecorder(self.history, lock, self._announce)
+        self.shared = SharedRepository(
+            self.config.remote,
+            given.kv,
+            processes,
+            root,
+            self.storage,
+            self.history,
+            self.evolution,
+            self.change_installer,
+            self.observer,
+        )
         self.look: Literal["", "accepted", "unaccepted"] = ""
         self._served: Served | None = None
         self._told: list[str] = []
@@ -81,6 +93,7 @@ class EvolveEngine:
     async def open(self) -> list[str]:
         """Make the repository, load the ledger, and end what a crash cut short; return what was found and done."""
         await self.history.prepare()
+        await self.shared.begin()
         try:
             notices = await self.storage.installer.open()
         except WorkspaceBusy as error:
@@ -106,7 +119,7 @@ class EvolveEngine:
         """What is wrong with the workspace, a sentence each."""
         departed = [] if self._served is None else [one.text for one in self._served.departures]
         lost = [] if self._served is None else [f"no copy of {path} is left" for path in self._served.lost]
-        own = [self.problem, self.history.problem, *self.storage.database.notices]
+        own = [self.problem, self.history.problem, self.shared.problem, *self.storage.database.notices]
         return [text for text in own if text] + departed + lost + self.storage.ledger.notices
 
     # -- what scripts ask of their stage ---------------------------------------------------------------

@@ -383,7 +383,7 @@ class Evolver:
             storage.grants.settle(candidate.file, verdict.settled)
         learned = verdict.learned(attempt.context.live, attempt.diff)
         report = storage.reports.add(attempt.report("installed"))
-        await self._change_installer.installed(changed, cause, verdict.ms, learned, report)
+        await self._change_installer.installed(changed, cause, verdict.times, learned, report)
         attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, changed.commit)
 
     async def _waits(self, attempt: ChangeAttempt) -> NotChanged:
@@ -412,8 +412,10 @@ class Evolver:
     async def _refused(
         self, attempt: ChangeAttempt, stage: str, why: str, outcome: Outcome = "refused"
     ) -> None:
-        report = self._storage.reports.add(attempt.report(outcome, stage, why))
-        await self._change_installer.refused(attempt.path, attempt.cause, stage, why, report)
+        report = attempt.report(outcome, stage, why)
+        gate = {**attempt.verdict.times, stage: report.ms - attempt.verdict.ms}
+        kept = self._storage.reports.add(report)
+        await self._change_installer.refused(attempt.path, attempt.cause, stage, why, gate, kept)
 
     def _proposal(self, attempt: ChangeAttempt) -> pending.Proposal:
         candidate, verdict = attempt.candidate, attempt.verdict

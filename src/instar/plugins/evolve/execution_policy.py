@@ -15,7 +15,7 @@ import msgspec
 
 from instar.plugin import Means, PluginInput, message, permission, process, sandbox, wire
 from instar.plugins.evolve import script, settings
-from instar.plugins.evolve.config import EvolveConfig
+from instar.plugins.evolve.config import EvolveConfig, local
 from instar.plugins.evolve.gate.authority import Authority, Terms
 from instar.plugins.evolve.gate.manifest import Manifest, unasked
 from instar.plugins.evolve.grants import GrantedVersion
@@ -60,7 +60,9 @@ class ExecutionPolicy:
         `look`: nothing is made, so only what is there is guarded.
         """
         guarded = [path for name in GUARDED if (path := self._root / name).exists() or not look]
-        self._input.children.guard(readonly=[*guarded, *self._storage.shown])
+        # Else a child could leave there what other workers take for the shared repository's.
+        shared = [] if (found := local(self._config.remote)) is None else [found]
+        self._input.children.guard(readonly=[*guarded, *self._storage.shown, *shared])
         self._level = asyncio.create_task(self._input.children.level())
 
     def take(self, chosen: settings.EvolveSettings) -> None:

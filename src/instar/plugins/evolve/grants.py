@@ -131,6 +131,10 @@ class ScriptGrants:
             lambda known: msgspec.structs.replace(known or Granted(grant), grant=grant, touched=True),
         )
 
+    def take(self, script: str, granted: Granted) -> None:
+        """Take over what another worker knows of a script."""
+        self._change(script, lambda known: granted)
+
     def _change(self, script: str, change: Callable[[Granted | None], Granted]) -> None:
         def turn(connection: Connection) -> None:
             found = connection.execute("SELECT value FROM granted WHERE script = ?", (script,)).fetchone()

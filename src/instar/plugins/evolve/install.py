@@ -68,9 +68,9 @@ class ChangeInstaller:
         return "" if version is None else version.blob
 
     async def installed(
-        self, changed: Changed, cause: ChangeCause, cost: int, learned: str, report: str
+        self, changed: Changed, cause: ChangeCause, gate: dict[str, int], learned: str, report: str
     ) -> None:
-        """Report a change that went live, what is new with it, and the id of the gate's report."""
+        """Report a change that went live, the ms of the gate's stages, what is new, and the id of the gate's report."""
         log.info(
             "evolution=installed epoch=%d files=%s tool=%s session=%s",
             changed.epoch,
@@ -78,18 +78,24 @@ class ChangeInstaller:
             cause.tool,
             cause.session,
         )
-        self.happened("installed", cause, changed.files, learned, changed, cost, report=report)
+        self.happened("installed", cause, changed.files, learned, changed, sum(gate.values()), report=report)
         await self._publish(
-            event.EvolveInstalled(files=changed.files, epoch=changed.epoch, session_id=cause.session or None)
+            event.EvolveInstalled(
+                files=changed.files, epoch=changed.epoch, session_id=cause.session or None, gate=gate
+            )
         )
         await self.live(changed)
 
-    async def refused(self, path: str, cause: ChangeCause, stage: str, why: str, report: str) -> None:
-        """Report a refused candidate, with the id of the gate's report."""
+    async def refused(
+        self, path: str, cause: ChangeCause, stage: str, why: str, gate: dict[str, int], report: str
+    ) -> None:
+        """Report a refused candidate, with the ms of the gate's stages and the id of the gate's report."""
         log.info("evolution=refused file=%s stage=%s", path, stage)
         self.happened("refused", cause, [path], why, stage=stage, report=report)
         await self._publish(
-            event.EvolveRefused(file=path, stage=stage, message=why[:2000], session_id=cause.session or None)
+            event.EvolveRefused(
+                file=path, stage=stage, message=why[:2000], session_id=cause.session or None, gate=gate
+            )
         )
 
     async def rolled_back(self, changed: Changed, cause: ChangeCause, why: str) -> None:

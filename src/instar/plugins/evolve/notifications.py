@@ -230,9 +230,10 @@ class Notifications:
         effects.filled = self.wake
 
     async def settle(self) -> None:
-        """Perform the rollbacks that are due; `tell` reports them."""
+        """Perform the rollbacks that are due, and bring the workspace together with others; `tell` reports it."""
         if self._engine.safe is None:
             self._untold += await self._engine.rollback.settle()
+            self._untold += await self._engine.shared.meet()
 
     async def tell(self, session_id: str) -> None:
         """Deliver to a session that is between two steps, or at the end of its turn."""

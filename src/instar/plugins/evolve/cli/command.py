@@ -275,6 +275,9 @@ async def ledger(named: NamedWorkspace) -> AsyncIterator[OpenedEngine]:
         at.engine.policy.begin()
         await at.engine.open()
         yield at
+        for said in [*await at.engine.shared.meet(), at.engine.shared.problem]:
+            if said:
+                click.echo(f"instar: {plain(said)}", err=True)
 
 
 @contextlib.asynccontextmanager

@@ -53,6 +53,11 @@ class GateVerdict(msgspec.Struct):
         """What the gate took."""
         return sum(stage.ms for stage in self.stages)
 
+    @property
+    def times(self) -> dict[str, int]:
+        """The ms of each stage that was passed."""
+        return {stage.name: stage.ms for stage in self.stages}
+
     def learned(self, live: Registration | None, diff: str) -> str:
         """Return in a sentence what is new with the candidate, given what is `live` and its diff."""
         before = {tool.full: tool for tool in live.tools} if live is not None else {}

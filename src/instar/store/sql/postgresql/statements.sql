@@ -23,6 +23,12 @@ DELETE FROM instar_relay WHERE time_created < ?;
 -- name: wake_others
 SELECT pg_notify('instar_' || md5(current_schema()), '');
 
+-- name: enqueue_task
+SELECT absurd.spawn_task(?, ?, CAST(? AS jsonb), CAST(? AS jsonb));
+
+-- name: wake_workers
+SELECT pg_notify('instar_work_' || md5(current_schema()), '');
+
 -- name: last_place
 SELECT greatest((SELECT coalesce(max(rowid), 0) FROM event), (SELECT coalesce(max(place), 0) FROM instar_relay));
 

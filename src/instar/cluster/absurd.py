@@ -1,0 +1,210 @@
+"""Turns handed out by absurd (https://github.com/earendil-works/absurd): a queue of tasks in PostgreSQL.
+
+It is asked by its SQL functions, which its own clients call too. A task is claimed for as long as a lease lasts, and
+the claim is extended while its turn runs; one that is not extended any more is given to the next worker that looks.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import absurdctl  # type: ignore[import-untyped]
+import psycopg
+
+from instar.cluster.engine import Run
+from instar.store import Enqueue, StoreError
+from instar.store.lease import owner_name
+from instar.store.postgresql import PostgresServer
+from instar.store.relay import Relay
+
+if TYPE_CHECKING:
+    from psycopg.rows import TupleRow
+
+log = logging.getLogger("instar.cluster")
+
+_TASK: Final = "turn"
+_ATTEMPTS: Final = 10
+"""Workers that may be lost with one turn before it is given up."""
+_CAPACITY: Final = 64
+"""Turns that one worker runs at once."""
+_AT_ONCE: Final = 4
+"""Tasks that one look takes, so that workers who are woken together share what waits."""
+_LOOK: Final = 1.0
+"""Seconds between two looks when nobody wakes us: for claims that ended."""
+_AGAIN: Final = 1.0
+"""Seconds after which a session is looked at again that another worker runs."""
+_KEPT: Final = 24 * 3600
+"""Seconds for which finished tasks are kept."""
+_PREPARING: Final = 0x1257AA
+
+
+class AbsurdEngine:
+    """The tasks of one schema. To be used on the event loop that made it."""
+
+    def __init__(self, url: str, relay: Relay) -> None:
+        self._url = url
+        self._relay = relay
+        self._server = PostgresServer(url)
+        self._lease = 0
+        self._connection: psycopg.AsyncConnection[TupleRow] | None = None
+        self._connecting = asyncio.Lock()
+        self._queue = ""
+        self._wake = asyncio.Event()
+        self._paused = False
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def prepare(self) -> None:
+        """Make or update absurd's tables, and the queue of this schema. Raises `StoreError`."""
+        try:
+            async with await psycopg.AsyncConnection.connect(self._url) as connection:
+                await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_PREPARING,))
+                await _migrate(connection)
+                found = await connection.execute("SELECT 'instar_' || left(md5(current_schema()), 16)")
+                ((self._queue,),) = await found.fetchall()
+                await connection.execute("SELECT absurd.create_queue(%s)", (self._queue,))
+        except psycopg.Error as error:
+            raise self._server.explain(error) from error
+        store = await asyncio.to_thread(self._server.open)
+        store.close()
+        self._lease = max(1, round(self._server.lease_ms / 1000))
+        self._relay.on_wake(self.wake)
+
+    def wanted(self, session_id: str, directory: str, key: str) -> Enqueue:
+        """Return the write that makes a task of a session."""
+        what = {"session": session_id, "directory": directory}
+        options = {"max_attempts": _ATTEMPTS, "idempotency_key": key}
+        return Enqueue((self._queue, _TASK, json.dumps(what), json.dumps(options)))
+
+    def wake(self) -> None:
+        """Look for work now."""
+        self._wake.set()
+
+    async def work(self, run: Run) -> None:
+        """Claim tasks and run them until `close`."""
+        cleaned = -_KEPT / 24
+        while not self._paused:
+            self._wake.clear()
+            free = min(_AT_ONCE, _CAPACITY - len(self._running))
+            try:
+                if asyncio.get_running_loop().time() - cleaned > _KEPT / 24:
+                    cleaned = asyncio.get_running_loop().time()
+                    await self._ask("SELECT absurd.cleanup_tasks(%s, %s)", self._queue, _KEPT)
+                claimed = await self._claim(free) if free else []
+            except (psycopg.Error, OSError) as error:
+                log.warning("no turns are taken up: %s", self._server.explain(error))
+                claimed = []
+            for run_id, what in claimed:
+                task = asyncio.create_task(self._carry_out(run_id, what, run))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+            if not claimed:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), _LOOK)
+
+    async def finished(self, key: str) -> None:
+        """Wait until a task is completed, failed or cancelled; one that was never written is."""
+        statement = (
+            f"SELECT 1 FROM absurd.t_{self._queue} WHERE idempotency_key = %s"  # noqa: S608 - our own name
+            " AND state IN ('pending', 'running', 'sleeping')"
+        )
+        while await self._is_open(statement, key):
+            await self.woken(_LOOK)
+
+    async def woken(self, seconds: float) -> None:
+        """Wait until work was written or done, or so long."""
+        woken = asyncio.Event()
+        stop = self._relay.on_wake(woken.set)
+        try:
+            await asyncio.wait_for(woken.wait(), seconds)
+        except TimeoutError:
+            pass
+        finally:
+            stop()
+
+    def pause(self) -> None:
+        """Take up nothing more."""
+        self._paused = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Wait for what is under way and end."""
+        self.pause()
+        if self._running:
+            await asyncio.wait(self._running)
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _is_open(self, statement: str, key: str) -> bool:
+        try:
+            return bool(await self._ask(statement, key))
+        except (psycopg.Error, OSError) as error:
+            log.warning("waiting for a turn: %s", self._server.explain(error))
+            return True
+
+    async def _claim(self, free: int) -> list[tuple[Any, dict[str, str]]]:
+        return await self._ask(
+            "SELECT run_id, params FROM absurd.claim_task(%s, %s, %s, %s)",
+            self._queue,
+            owner_name(),
+            self._lease,
+            free,
+        )
+
+    async def _carry_out(self, run_id: Any, what: dict[str, str], run: Run) -> None:
+        beating = asyncio.create_task(self._keep(run_id))
+        done = False
+        try:
+            done = await run(what["session"], what["directory"])
+        except Exception as error:
+            log.error("a turn could not be taken up session=%s", what["session"], exc_info=error)
+        finally:
+            beating.cancel()
+        try:
+            if done:
+                await self._ask("SELECT absurd.complete_run(%s, %s)", self._queue, run_id)
+                await self._ask("SELECT pg_notify('instar_work_' || md5(current_schema()), '')")
+            else:
+                later = (
+                    "SELECT absurd.schedule_run(%s, %s, absurd.current_time() + make_interval(secs => %s))"
+                )
+                await self._ask(later, self._queue, run_id, _AGAIN)
+        except (psycopg.Error, OSError) as error:
+            # Whoever has the task by now finds that nothing is left to answer.
+            log.warning("not noted as done session=%s: %s", what["session"], self._server.explain(error))
+
+    async def _keep(self, run_id: Any) -> None:
+        """Extend a claim. One that was lost all the same changes nothing: the session's lease decides who may write."""
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            try:
+                await self._ask("SELECT absurd.extend_claim(%s, %s, %s)", self._queue, run_id, self._lease)
+            except (psycopg.Error, OSError) as error:
+                log.warning("a claim was not extended: %s", self._server.explain(error))
+
+    async def _ask(self, statement: str, *parameters: Any) -> list[Any]:
+        async with self._connecting:
+            if self._connection is None or self._connection.closed:
+                self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True)
+            found = await self._connection.execute(statement, parameters)
+            return await found.fetchall() if found.description else []
+
+
+async def _migrate(connection: "psycopg.AsyncConnection[TupleRow]") -> None:
+    found = await connection.execute("SELECT to_regprocedure('absurd.get_schema_version()') IS NOT NULL")
+    ((made,),) = await found.fetchall()
+    if not made:
+        await connection.execute(absurdctl.BUNDLED_SCHEMA_SQL)
+        return
+    ((version,),) = await (await connection.execute("SELECT absurd.get_schema_version()")).fetchall()
+    steps = absurdctl.resolve_migration_path(
+        version, absurdctl.ABSURD_SCHEMA_TARGET_VERSION, absurdctl.discover_bundled_migrations()
+    )
+    if steps is None:
+        raise StoreError(
+            f"the database has absurd {version}, which is newer than {absurdctl.ABSURD_SCHEMA_TARGET_VERSION}:"
+            " update instar"
+        )
+    for step in steps:
+        await connection.execute(step["sql"])

@@ -1,0 +1,39 @@
+"""What is asked of the engine that hands out turns to workers; `absurd.py` has the one that is used.
+
+The engine knows that a session has something to answer, gives that to one worker at a time, and gives it to another
+one when the first is not heard of any more. What a turn did is kept by the store alone, and that two workers never
+change one session is the work of its lease: an engine may hand out the same work twice.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from instar.store import Enqueue
+
+Run = Callable[[str, str], Awaitable[bool]]
+"""Carry a session on, by its id and directory, until nothing is left to answer; False when it cannot be done now."""
+
+
+class Engine(Protocol):
+    """Where workers get their turns from."""
+
+    def wanted(self, session_id: str, directory: str, key: str) -> Enqueue:
+        """Return the write, for the transaction that saves a prompt, by which some worker takes it up."""
+
+    def wake(self) -> None:
+        """Look for work now: some was written."""
+
+    async def work(self, run: Run) -> None:
+        """Take up work until `close`, and keep what is taken for as long as `run` lasts."""
+
+    async def finished(self, key: str) -> None:
+        """Wait until the work that was written under a key is done, or was given up."""
+
+    async def woken(self, seconds: float) -> None:
+        """Wait until work was written or done, or so long."""
+
+    def pause(self) -> None:
+        """Take up nothing more."""
+
+    async def close(self) -> None:
+        """Wait for what is under way and end."""

@@ -1,0 +1,258 @@
+"""Workers with data of their own share a workspace by a bare repository, and a PostgreSQL database."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.postgresql import cluster
+
+pytestmark = pytest.mark.slow
+
+BOT = """\
+#!/bin/sh
+case "$1" in
+discover) echo '{"name": "NAME", "test": "NAME_test.sh"}'
+echo '{"tools": [{"name": "greet", "description": "Greets.", "parameters": {}}]}' ;;
+execute_tool) echo '{"result": "Hello!"}' ;;
+# a line between, and another one
+*) echo "{\\"error\\": \\"unknown hook: $1\\"}"; exit 1 ;;
+esac
+"""
+TEST = "#!/bin/sh\necho '{}' | hooks/NAME.sh execute_tool | grep Hello\n"
+
+
+def git(folder: Path, *args: str) -> str:
+    identity = ("-c", "user.name=Eve", "-c", "user.email=eve@example.org")
+    return subprocess.run(
+        ["git", *identity, *args], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+class Worker:
+    """instar on a machine of its own, with its own copy of the workspace."""
+
+    def __init__(self, folder: Path, remote: str, url: str) -> None:
+        self.folder, self.workspace, self.remote = folder, folder / "ws", remote
+        home = folder / "home"
+        (home / ".config" / "instar").mkdir(parents=True)
+        self.settings = home / ".config" / "instar" / "instar.json"
+        self.settings.write_text(json.dumps({"evolve": {"remote": remote}}))
+        (folder / "project").mkdir()
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "INSTAR_DATA": str(folder / "data"),
+            "INSTAR_DATABASE": url,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "LANG": "C.UTF-8",
+        }
+
+    def clone(self) -> "Worker":
+        git(self.folder, "clone", "--quiet", "--branch", "main", self.remote, "ws")
+        return self
+
+    def type(self, *args: str, script: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+        (self.folder / "script.txt").write_text(script)
+        done = subprocess.run(
+            [sys.executable, "-m", "instar", *args],
+            cwd=self.folder / "project",
+            env={**self.environment, "INSTAR_SCRIPT": str(self.folder / "script.txt")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        return self.type(
+            *("run", "--print-logs", "--workspace", str(self.workspace), "-m", "scripted/x", "hi"),
+            script=script,
+        )
+
+    def edit(
+        self, new: str, name: str = "bot", old: str = "Hello!", then: str = "== turn\ntext: Done.\n"
+    ) -> str:
+        given = json.dumps({"hook": f"{name}.sh", "oldString": old, "newString": new})
+        return self.run(f"== turn\ntool: evolve_hook_edit {given}\n{then}").stderr
+
+    def greets(self, name: str = "bot") -> str:
+        """What the script's tool says in a turn."""
+        return self.run(
+            f"== turn\ntool: {name}_greet {{}}\n== turn\ntext: it says {{{{tool}}}}\n"
+        ).stdout.strip()
+
+    def text(self, name: str = "bot") -> str:
+        return (self.workspace / "hooks" / f"{name}.sh").read_text()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", "shared.git")
+    return tmp_path / "shared.git"
+
+
+@pytest.fixture
+def worker(tmp_path: Path, bare: Path) -> Callable[..., Worker]:
+    url = cluster().database()
+
+    def make(name: str, remote: str = "") -> Worker:
+        return Worker(tmp_path / name, remote or str(bare), url)
+
+    return make
+
+
+@pytest.fixture
+def first(worker: Callable[..., Worker], bare: Path) -> Worker:
+    """The worker whose workspace became the shared one."""
+    made = worker("first")
+    for folder in ("hooks", "tests"):
+        (made.workspace / folder).mkdir(parents=True)
+    for name in ("bot", "two"):
+        for path, text in ((f"hooks/{name}.sh", BOT), (f"tests/{name}_test.sh", TEST)):
+            (made.workspace / path).write_text(text.replace("NAME", name))
+            (made.workspace / path).chmod(0o755)
+    assert made.greets() == "it says Hello!"
+    assert git(bare, "rev-parse", "main") == git(made.workspace, "rev-parse", "HEAD")
+    return made
+
+
+def test_what_one_worker_accepted_runs_at_the_next_turn_of_another(
+    first: Worker, worker: Callable[..., Worker], bare: Path
+) -> None:
+    second = worker("second", f"file://{bare}").clone()
+    # A path and a URL are two names, and a database knows the repository by its name.
+    second.settings.write_text(json.dumps({"evolve": {"remote": str(bare)}}))
+    assert second.greets() == "it says Hello!"
+    first.edit("Hello, all!")
+    assert second.greets() == "it says Hello, all!"
+    second.edit("Hello again!", old="Hello, all!")
+    assert first.greets() == "it says Hello again!"
+    heads = [git(one, "rev-parse", "main") for one in (bare, first.workspace, second.workspace)]
+    assert len(set(heads)) == 1
+
+
+def test_what_no_gate_accepted_is_not_run_whoever_pushed_it(
+    first: Worker, worker: Callable[..., Worker], bare: Path, tmp_path: Path
+) -> None:
+    second = worker("second").clone()
+    assert second.greets() == "it says Hello!"
+    good = git(bare, "rev-parse", "main")
+    git(tmp_path, "clone", "--quiet", str(bare), "eve")
+    script = tmp_path / "eve" / "hooks" / "bot.sh"
+    script.write_text(script.read_text().replace("Hello!", "Hello from Eve"))
+    git(tmp_path / "eve", "commit", "--quiet", "--all", "-m", "evolve_hook_edit bot.sh\n\nEpoch: 9")
+    git(tmp_path / "eve", "push", "--quiet", "origin", "main")
+    # A worker that was there meets it when it has something to push.
+    said = second.edit("Hello, you!")
+    assert "was pushed by no instar on this database" in said
+    assert "Eve" not in second.text()
+    assert second.greets() == "it says Hello, you!"
+    # A worker that is new clones it, and runs none of it.
+    third = worker("third").clone()
+    assert "Eve" in third.text()
+    assert "Eve" not in third.greets()
+    assert "Eve" in git(third.workspace, "show", "HEAD:hooks/bot.sh")
+    # Set back to what was accepted, the worker's own change is pushed, and runs everywhere.
+    git(tmp_path / "eve", "push", "--quiet", "--force", "origin", f"{good}:main")
+    assert second.greets() == "it says Hello, you!"
+    assert first.greets() == "it says Hello, you!"
+
+
+def test_a_rejected_push_takes_the_merged_result_through_the_gate(
+    first: Worker, worker: Callable[..., Worker], bare: Path
+) -> None:
+    second = worker("second").clone()
+    second.greets()
+    away = bare.rename(bare.with_name("away.git"))
+    assert "cannot be reached, so this worker goes on with what it has" in second.edit("Hello, two!", "two")
+    assert second.greets("two") == "it says Hello, two!"
+    away.rename(bare)
+    first.edit("Hello, one!")
+    # Another file: both go live everywhere.
+    assert second.greets() == "it says Hello, one!"
+    assert "Hello, two!" in second.text("two")
+    assert first.greets("two") == "it says Hello, two!"
+    assert "evolve_share two.sh" in git(bare, "log", "--format=%s", "main")
+
+
+def test_of_two_changes_of_one_file_the_first_that_is_pushed_serves_and_the_other_worker_says_so(
+    first: Worker, worker: Callable[..., Worker], bare: Path
+) -> None:
+    second = worker("second").clone()
+    second.greets()
+    away = bare.rename(bare.with_name("away.git"))
+    second.edit("Hello, mine!")
+    away.rename(bare)
+    first.edit("Hello, theirs!")
+    said = second.run("== turn\ntext: Done.\n").stderr
+    assert "hooks/bot.sh was changed by another worker too: its version serves" in said
+    assert "Hello, theirs!" in second.text()
+    assert "Hello, mine!" in git(second.workspace, "log", "-p", "--all", "--format=")
+
+
+def test_a_person_accepts_at_one_worker_for_all(first: Worker, worker: Callable[..., Worker]) -> None:
+    second = worker("second").clone()
+    second.greets()
+    script = second.workspace / "hooks" / "bot.sh"
+    script.write_text(script.read_text().replace("Hello!", "Hello by hand"))
+    second.type("evolve", "--workspace", str(second.workspace), "accept", "--yes")
+    assert first.greets() == "it says Hello by hand"
+
+
+def test_a_repository_that_was_set_back_brings_no_old_version_back(
+    first: Worker, worker: Callable[..., Worker], bare: Path
+) -> None:
+    old = git(bare, "rev-parse", "main")
+    first.edit("Hello, all!")
+    first.run("== turn\ntext: Done.\n")
+    git(bare, "update-ref", "refs/heads/main", old)
+    second = worker("second").clone()
+    assert "was set back to" in second.run("== turn\ntext: Done.\n").stderr
+    assert second.greets() != "it says Hello!"
+    # A worker that has the newer one pushes it with its next change.
+    first.edit("Hello, you!", old="Hello, all!")
+    assert second.run("== turn\ntext: Done.\n").stdout
+    assert second.greets() == "it says Hello, you!"
+
+
+def test_what_does_not_pass_the_gate_on_the_merged_result_is_dropped_with_the_reason(
+    first: Worker, worker: Callable[..., Worker], bare: Path
+) -> None:
+    second = worker("second").clone()
+    second.greets()
+    away = bare.rename(bare.with_name("away.git"))
+    second.edit("Hello, two!", "two")
+    away.rename(bare)
+    test = first.workspace / "tests" / "two_test.sh"
+    test.write_text(test.read_text().replace("grep Hello", "grep 'Hello!'"))
+    first.type("evolve", "--workspace", str(first.workspace), "accept", "--yes")
+    said = second.run("== turn\ntext: Done.\n").stderr
+    assert "hooks/two.sh: the change does not go with what other workers changed meanwhile" in said
+    assert second.greets("two") == "it says Hello!"
+
+
+def test_a_hook_of_git_in_the_shared_repository_is_not_run(first: Worker, bare: Path, tmp_path: Path) -> None:
+    for name in ("pre-receive", "update", "post-receive", "post-update"):
+        hook = bare / "hooks" / name
+        hook.write_text(
+            f"#!/bin/sh\necho {name} $PPID >>{tmp_path}/ran; cat /proc/$PPID/cmdline >>{tmp_path}/ran\n"
+        )
+        hook.chmod(0o755)
+    before = git(bare, "rev-parse", "main")
+    first.edit("Hello, all!")
+    assert git(bare, "rev-parse", "main") != before
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+
+
+def test_a_project_that_the_person_does_not_trust_names_no_shared_repository(
+    worker: Callable[..., Worker], bare: Path
+) -> None:
+    made = worker("only")
+    made.settings.write_text("{}")
+    (made.folder / "project" / "instar.json").write_text(json.dumps({"evolve": {"remote": str(bare)}}))
+    assert '""' in made.type("config", "show", "evolve.remote").stdout
