@@ -1,4 +1,4 @@
-"""What many workers on one database would do: `python -m bench.scale`; a simulation of queues from measured costs.
+"""What many workers on one database would do: `python -m bench.scale`; a simulation of queues.
 
 Sessions prompt at random. A turn is a number of commits; before each its worker works for a while on its one core. A
 commit waits for its worker's writer, which takes all that waits as one transaction, and for the database's write lock,
@@ -18,14 +18,14 @@ from typing import NamedTuple
 from bench.figure import Figure, Show, play
 
 COMMITS = 12
-"""Commits of a turn (`python -m bench.workers`)."""
+"""Commits of a turn: so the simulation bears what four workers did (`docs/scaling.md`)."""
 WORK = 7.2e-3 / COMMITS
 """Seconds of a worker's core before each: a turn's processor time, divided."""
 TRANSACTION = 0.2e-3
 COMMIT = 0.4e-3
-"""Seconds for which the lock is held: for each transaction, and for each commit in it (`python -m bench.writers`)."""
+"""Seconds for which the lock is held, for each transaction and each commit in it; `python -m bench.writers` has the sum."""
 WAKE = 0.1e-3
-"""Seconds of a worker's core for each transaction of another one: to be woken and to read."""
+"""Seconds of a worker's core for each transaction of another one: to be woken and to read. A guess."""
 SHARE = 0.9
 """So much of the lock's time is asked for at most."""
 WAIT = 600
