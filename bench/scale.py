@@ -23,7 +23,7 @@ WORK = 7.2e-3 / COMMITS
 """Seconds of a worker's core before each: a turn's processor time, divided."""
 TRANSACTION = 0.2e-3
 COMMIT = 0.4e-3
-"""Seconds for which the lock is held: for a transaction, and for each commit in it; `bench.writers` measures the sum."""
+"""Seconds for which the lock is held: for a transaction, and for each commit in it; `bench.writers` has the sum."""
 WAKE = 0.1e-3
 """Seconds of a worker's core for each transaction of another one: to be woken and to read. A guess."""
 SHARE = 0.9
