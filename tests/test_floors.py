@@ -23,7 +23,7 @@ ORDER = [
     *("provider", "mcp", "tool", "definitions"),
     # one session, one turn
     *("limits", "approval", "session", "turn"),
-    *("terminal", "project", "runtime"),
+    *("terminal", "project", "runtime", "cluster"),
     # doors
     *("server", "opencode", "cli", "testing", "__main__"),
 ]

@@ -259,3 +259,30 @@ def test_workers_end_with_the_process_that_keeps_them(serve: Workers, url: str) 
 def test_several_workers_need_a_database_that_they_share(serve: Workers) -> None:
     with pytest.raises(AssertionError, match="name it with --database URL"):
         serve("--workers", "2")
+
+
+@pytest.mark.slow
+def test_a_turn_ends_although_the_servers_lose_their_connections(
+    worker: Workers, short: str, tmp_path: Path
+) -> None:
+    servers = [worker(STEPS, url=short) for _ in range(2)]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    calls = tmp_path / "project" / "calls.txt"
+    wait_until(calls.exists)
+    with psycopg.connect(short, autocommit=True) as database:
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+    def shown(server: Served) -> Any:
+        # What is asked of a connection that was cut fails once.
+        response = server.http.get(f"/session/{session}/message")
+        messages = response.json() if response.status_code == 200 else []
+        return messages if messages and messages[-1]["info"].get("finish") == "stop" else None
+
+    for server in servers:
+        messages = wait_until(lambda server=server: shown(server))
+        assert [one["info"]["role"] for one in messages].count("user") == 1
+    assert calls.read_text() == "call\n"

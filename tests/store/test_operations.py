@@ -20,7 +20,7 @@ from instar.store import (
     PutValue,
     StoreError,
 )
-from instar.store.rows import encode_commit
+from instar.store.commit import encode_commit
 from instar.store.sqlite import migrations, prepare
 from instar.wire import ids
 

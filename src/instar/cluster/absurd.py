@@ -10,14 +10,19 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-import absurdctl  # type: ignore[import-untyped]
 import psycopg
 
 from instar.cluster.engine import Run
+from instar.settings.install import installing
 from instar.store import Enqueue, StoreError
 from instar.store.lease import owner_name
 from instar.store.postgresql import PostgresServer
 from instar.store.relay import Relay
+
+try:
+    import absurdctl  # type: ignore[import-untyped]
+except ImportError as error:
+    raise StoreError(f"a server on PostgreSQL needs absurdctl: {installing('cluster')}") from error
 
 if TYPE_CHECKING:
     from psycopg.rows import TupleRow

@@ -38,7 +38,7 @@ class Serving(Protocol):
         """Stop it."""
 
 
-class Sharing(Protocol):
+class Cluster(Protocol):
     """How the sessions of several workers are run (`instar.cluster.sharing`)."""
 
     approvals: type[Approvals]
@@ -75,7 +75,7 @@ class Options(msgspec.Struct, frozen=True):
     serve: "Callable[[Any], Serving] | None" = None
     confirm: Callable[[str], Awaitable[bool]] | None = None
     relay: "Relay | None" = None
-    shared: "Sharing | None" = None
+    shared: "Cluster | None" = None
 
 
 def header(password: str) -> str:

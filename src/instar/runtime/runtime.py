@@ -14,7 +14,7 @@ from instar.approval.questions import Questions
 from instar.definitions.skill import Skill
 from instar.event import ServerInstanceDisposed, make
 from instar.event.bus import Bus
-from instar.git.project import discover
+from instar.git.project import Project, discover
 from instar.git.snapshot import Snapshot
 from instar.limits.budget import Budget
 from instar.limits.stop import StopFile, StopState
@@ -48,8 +48,8 @@ from instar.settings.load import Settings, folder_chain
 from instar.settings.own_edits import take
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
-from instar.store.rows import EventPlace
-from instar.store.store import open_store
+from instar.store.commit import EventPlace
+from instar.store.store import Store, open_store
 from instar.terminal import Terminals
 from instar.tool.registry import builtin
 from instar.turn.turns import StopListener, Turns
@@ -127,15 +127,7 @@ class Runtime(InProcessClient):
         shared = options.shared
         made = ConfiguredRooms.of(reading.settings, ground)
         bus = Bus()
-        store = await open_store(
-            paths.database,
-            bus.deliver,
-            synchronous=config.storage.synchronous,
-            place=EventPlace(str(options.directory), project.id),
-            relay=options.relay,
-        )
-        if store.passes_on:
-            bus.through = store.publish
+        store = await _open_store(options, project, paths, config, bus)
         plugins = Plugins(bus, points.CORE, lambda: runtime.instance.config.plugin_timeouts)
         try:
             runtime = cls(
@@ -158,14 +150,7 @@ class Runtime(InProcessClient):
                     children=children(processes, config, ground, lambda: runtime.instance.config),
                     snapshot=Snapshot.of(processes, project, paths.data, paths.home, config.snapshot),
                     sessions=Sessions(store, project, options.directory),
-                    approvals=(shared.approvals if shared else Approvals)(
-                        store,
-                        plugins,
-                        project,
-                        options.person,
-                        stops=_stops(config),
-                        confirms=_confirms(options),
-                    ),
+                    approvals=_approvals(options, project, config, store, plugins),
                     questions=(shared.questions if shared else Questions)(bus, options.questioner),
                     agents=made.agents,
                     commands=made.commands,
@@ -339,6 +324,26 @@ def _confirms(options: Options) -> bool:
     return options.person is not relayed or (
         options.server is not None and options.server.authorization is not None
     )
+
+
+async def _open_store(options: Options, project: Project, paths: Paths, config: Config, bus: Bus) -> Store:
+    store = await open_store(
+        paths.database,
+        bus.deliver,
+        synchronous=config.storage.synchronous,
+        place=EventPlace(str(options.directory), project.id),
+        relay=options.relay,
+    )
+    if store.passes_on:
+        bus.through = store.publish
+    return store
+
+
+def _approvals(
+    options: Options, project: Project, config: Config, store: Store, plugins: Plugins
+) -> Approvals:
+    build = options.shared.approvals if options.shared else Approvals
+    return build(store, plugins, project, options.person, stops=_stops(config), confirms=_confirms(options))
 
 
 def _stops(config: Config) -> bool:

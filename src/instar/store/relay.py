@@ -19,7 +19,7 @@ import psycopg
 
 from instar.store import Stored, StoreError
 from instar.store.postgresql import PostgresConnection, PostgresServer
-from instar.store.store import stored_event
+from instar.store.rows import stored_event
 
 log = logging.getLogger("instar.store")
 

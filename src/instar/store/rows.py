@@ -1,18 +1,18 @@
-"""Writes to statements, values to rows and back: what stands in columns and what in JSON, as in opencode's database.
+"""Values to rows and back: what stands in columns and what in JSON, as in opencode's database.
 
 A message's ``data`` is its wire form without ``id`` and ``sessionID``, a part's its wire form without
 ``id``, ``sessionID`` and ``messageID``. What of a session no column holds becomes a *leftover tree*.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from json.encoder import encode_basestring
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from instar import wire
 from instar.api.project import Project, ProjectCommands, ProjectIcon
-from instar.event import TYPES, Event, ProjectTime
+from instar.event import ProjectTime
 from instar.message import (
     PART_TYPES,
     AnswerTime,
@@ -33,33 +33,13 @@ from instar.message import (
     unknown_part,
 )
 from instar.store import (
-    DropAsk,
-    DropFollowUp,
-    DropMessage,
-    DropPart,
-    DropSession,
-    Enqueue,
-    Insert,
-    Lease,
-    LeaseLost,
-    PruneValues,
-    PutApproval,
-    PutAsk,
-    PutFollowUp,
-    PutMessage,
-    PutOrigin,
-    PutPart,
     PutProject,
-    PutSession,
-    PutTodos,
-    PutUsage,
-    PutValue,
+    Stored,
     StoreError,
     Usage,
-    Write,
 )
-from instar.store.database import Row, SqlConnection
-from instar.wire import Plain, ids
+from instar.store.database import Row
+from instar.wire import Plain
 
 _PATHS: Final[dict[str, tuple[str, ...]]] = {
     "id": ("id",),
@@ -408,217 +388,11 @@ def _lay_over(plain: Plain, left: Plain) -> None:
             plain.setdefault(key, item)
 
 
-Operation = tuple[str, Any]
-"""A statement's name and its parameters."""
-
-
-class EventPlace(NamedTuple):
-    """The directory and the project whose instance publishes."""
-
-    directory: str
-    project_id: str
-
-
-class Commit(NamedTuple):
-    """One commit, encoded: what to run, and the rows of its sync events, ``(aggregate, id, type, data)``.
-
-    `announced` are these events themselves, to be told their numbers.
-    """
-
-    operations: list[Operation]
-    events: list[tuple[str, str, str, str]]
-    dropped: list[str]
-    """Sessions whose events go too: of a deleted session nothing stays, as in opencode."""
-    announced: list[Event]
-    fences: list[Lease]
-    """The leases under which this store changes the sessions: all of them must hold still."""
-    relayed: dict[int, list[Row]]
-    """The rows of what is only passed on to other processes, by the number of `events` before them."""
-    wakes: bool
-    """Whether other processes are woken to read what was written."""
-
-    def run(self, connection: SqlConnection) -> int:
-        """Run it within the transaction; return the last sequence number given out, or 0. Raises `LeaseLost`."""
-        for lease in self.fences:
-            if not connection.run("is_leased", (lease.session_id, lease.owner, lease.fence)):
-                raise LeaseLost(
-                    f"session {lease.session_id} was taken over by another process, or deleted:"
-                    " nothing more is saved in it here"
-                )
-        for name, parameters in self.operations:
-            connection.run(name, parameters)
-        self._pass_on(0, connection)
-        last = self._number(connection) if self.events else 0
-        for session_id in self.dropped:
-            connection.run("drop_events", (session_id,))
-        if self.wakes:
-            connection.run("wake_others")
-        return last
-
-    def _pass_on(self, place: int, connection: SqlConnection) -> None:
-        for row in self.relayed.get(place, ()):
-            connection.run("put_relayed", row)
-
-    def _number(self, connection: SqlConnection) -> int:
-        counts: dict[str, int] = {}
-        for event in self.events:
-            counts[event[0]] = counts.get(event[0], 0) + 1
-        following: dict[str, int] = {}
-        for aggregate, count in counts.items():
-            ((end,),) = connection.run("advance", (aggregate, count))
-            following[aggregate] = end - count
-        told = zip(self.events, self.announced, strict=True)
-        for place, ((aggregate, event_id, kind, data), announced) in enumerate(told, 1):
-            following[aggregate] += 1
-            connection.run("put_event", (event_id, aggregate, following[aggregate], kind, data))
-            # Told again if the transaction is tried again; published only once one was committed.
-            announced.number(following[aggregate])
-            self._pass_on(place, connection)
-        return following[self.events[-1][0]]
-
-
-def encode_commit(
-    writes: Sequence[Write],
-    events: Sequence[Event],
-    now: int,
-    leases: Mapping[str, Lease] = {},
-    place: EventPlace | None = None,
-) -> Commit:
-    """Return a commit as it stands at this moment; `now` (ms) is the rows' time.
-
-    `leases` are those that this store was given, by session. What changes a session has a durable event: such a commit
-    is made under the session's lease. `place`: other processes are told of the events too.
-    Raises `StoreError` for what cannot be stored.
-    """
-    operations: list[Operation] = []
-    dropped: list[str] = []
-    for write in writes:
-        operations.extend(_ENCODE[type(write)](write, now))
-        if isinstance(write, DropSession):
-            dropped.append(write.id)
-    durable: list[Event] = []
-    told: list[tuple[str, str, str, str]] = []
-    relayed: dict[int, list[Row]] = {}
-    for event in events:
-        version, session_id = TYPES[event.type].version, event.session_id
-        if place is not None and session_id is not None and (version is None or session_id in dropped):
-            row = (
-                event.id,
-                session_id,
-                f"{event.type}.{version or 1}",
-                event.payload().decode(),
-                *place,
-                now,
-            )
-            relayed.setdefault(len(told), []).append(row)
-        if version is None:
-            continue
-        if session_id is None:
-            raise StoreError(f"a {event.type} event is durable but names no session")
-        durable.append(event)
-        told.append((session_id, event.id, f"{event.type}.{version}", event.payload().decode()))
-    fences = [leases[one] for one in dict.fromkeys(row[0] for row in told) if one in leases]
-    wakes = place is not None and bool(told or relayed)
-    return Commit(operations, told, dropped, durable, fences, relayed, wakes)
-
-
-def _put_session(write: PutSession, now: int) -> Iterable[Operation]:
-    columns, left = session_row(write.session)
-    rest = (
-        ("drop_leftover", (write.session.id,)) if left is None else ("put_leftover", (write.session.id, left))
-    )
-    return ("put_session", columns), rest
-
-
-def _put_message(write: PutMessage, now: int) -> Iterable[Operation]:
-    return (("put_message", (*message_row(write.message), now)),)
-
-
-def _put_part(write: PutPart, now: int) -> Iterable[Operation]:
-    return (("put_part", (*part_row(write.part), now)),)
-
-
-def _insert(write: Insert, now: int) -> Iterable[Operation]:
-    for name, parameters in _ENCODE[type(write.row)](write.row, now):
-        yield _FRESH.get(name, name), parameters
-
-
-def _put_project(write: PutProject, now: int) -> Iterable[Operation]:
-    yield "put_project", project_row(write)
-
-
-def _put_follow_up(write: PutFollowUp, now: int) -> Iterable[Operation]:
-    item = write.follow_up
-    prompt, origin = json_text(item.prompt), origin_text(item.origin)
-    yield "put_follow_up", (item.id, item.session_id, item.source, prompt, item.created, origin)
-
-
-def _put_origin(write: PutOrigin, now: int) -> Iterable[Operation]:
-    yield "put_origin", (write.message_id, write.session_id, json_text(write.origin))
-
-
-def _put_ask(write: PutAsk, now: int) -> Iterable[Operation]:
-    yield "put_ask", (write.id, write.session_id, json_text(write.properties))
-
-
-def _put_value(write: PutValue, now: int) -> Iterable[Operation]:
-    if write.value is None:
-        yield "drop_value", (write.plugin, write.key)
-    else:
-        yield "put_value", (write.plugin, write.key, json_text(write.value))
-
-
-def _prune_values(write: PruneValues, now: int) -> Iterable[Operation]:
-    # No key has a larger character.
-    yield "prune_values", (write.plugin, write.prefix, f"{write.prefix}\U0010ffff", write.keep)
-
-
-def _put_approval(write: PutApproval, now: int) -> Iterable[Operation]:
-    rule = write.rule
-    if rule.action != "allow":  # the table of opencode has no column for anything else
-        raise StoreError(f"only `allow` can be remembered for a project, not {rule.action!r}")
-    yield "put_approval", (ids.new("per"), write.project_id, rule.permission, rule.pattern, now)
-
-
-def _put_todos(write: PutTodos, now: int) -> Iterable[Operation]:
-    yield "drop_todos", (write.session_id,)
-    for position, todo in enumerate(write.todos):
-        yield "put_todo", (write.session_id, todo.content, todo.status, todo.priority, position, now)
-
-
-def _enqueue(write: Enqueue, now: int) -> Iterable[Operation]:
-    return ("enqueue_task", write.task), ("wake_workers", ())
-
-
-def _put_usage(write: PutUsage, now: int) -> Iterable[Operation]:
-    return ("put_usage", usage_row(write.usage)), *[("add_spent", row) for row in spent_rows(write.usage)]
-
-
-def _drop(name: str) -> Callable[[Any, int], Iterable[Operation]]:
-    return lambda write, now: [(name, (write.id,))]
-
-
-_FRESH: Final = {"put_session": "add_session", "put_message": "add_message", "put_part": "add_part"}
-"""The statements that fail where an id is taken, for those that would change its row."""
-
-_ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
-    PutSession: _put_session,
-    PutMessage: _put_message,
-    PutPart: _put_part,
-    Insert: _insert,
-    PutProject: _put_project,
-    PutFollowUp: _put_follow_up,
-    PutAsk: _put_ask,
-    PutValue: _put_value,
-    PruneValues: _prune_values,
-    PutApproval: _put_approval,
-    PutTodos: _put_todos,
-    PutUsage: _put_usage,
-    PutOrigin: _put_origin,
-    DropSession: _drop("drop_session"),
-    DropMessage: _drop("drop_message"),
-    DropPart: _drop("drop_part"),
-    DropFollowUp: _drop("drop_follow_up"),
-    DropAsk: _drop("drop_ask"),
-    Enqueue: _enqueue,
-}
+def stored_event(row: Row) -> Stored:
+    """Return the event of a row of `events_after` or `relayed_after`."""
+    place, seq, event_id, session_id, kind, data, directory, project_id = row
+    name, _, version = kind.rpartition(".")
+    # Another program may have written it with line ends, which would end a message of an event stream.
+    text = data.replace("\n", " ").replace("\r", " ")
+    number = int(version) if version.isdecimal() else 1
+    return Stored(place, seq, event_id, session_id, name, number, text, directory, project_id)

@@ -50,8 +50,9 @@ from instar.store import (
     Write,
     rows,
 )
+from instar.store.commit import EventPlace, encode_commit
 from instar.store.database import Row, SqlConnection, SqlDatabase, Synchronous
-from instar.store.rows import EventPlace, encode_commit
+from instar.store.rows import stored_event
 from instar.store.sqlite import SqliteFile
 from instar.store.writer import Near, Readers, Writer
 from instar.wire import ids
@@ -530,13 +531,3 @@ def _place(event_id: str, connection: SqlConnection) -> int:
     found = connection.run("event_place", (event_id,))
     found = found or connection.run("event_place_by_time", (event_id, _LATER))
     return int(found[0][0])
-
-
-def stored_event(row: Row) -> Stored:
-    """Return the event of a row of `events_after` or `relayed_after`."""
-    place, seq, event_id, session_id, kind, data, directory, project_id = row
-    name, _, version = kind.rpartition(".")
-    # Another program may have written it with line ends, which would end a message of an event stream.
-    text = data.replace("\n", " ").replace("\r", " ")
-    number = int(version) if version.isdecimal() else 1
-    return Stored(place, seq, event_id, session_id, name, number, text, directory, project_id)
