@@ -82,7 +82,7 @@ class Instances:
         self._relay = Relay(self.paths.database)
         # Also this process' own: so clients of every worker hear all in one order.
         self._relay.observe(lambda event: self.feed.publish(Published.stored(event)), own=True)
-        self.feed.relay = self._relay
+        self.feed.caught_up = self._relay.caught_up
         await self._relay.start()
         engine = AbsurdEngine(self.paths.database, self._relay)
         await engine.prepare()

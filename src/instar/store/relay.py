@@ -28,6 +28,7 @@ Observer = Callable[[Stored], None]
 _AT_ONCE: Final = 500
 _LOOK: Final = 1.0
 """Seconds after which the tables are read although nobody woke us."""
+_PATIENCE: Final = 0.2
 _OWN: Final = 100_000
 """Ids of this process' events that are remembered until they are read back; those of failed commits never are."""
 
@@ -69,11 +70,13 @@ class Relay:
         return lambda: observers.remove(observer)
 
     async def caught_up(self) -> None:
-        """Wait until what this process has published so far was read back."""
+        """Wait until what this process has published so far was read back, for a moment at most."""
         newest = next(reversed(self._own), None)
-        while newest in self._own:
-            self._read_back.clear()
-            await self._read_back.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while newest in self._own:
+                    self._read_back.clear()
+                    await self._read_back.wait()
 
     def on_wake(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when there may be work for workers, or some is done; returns a function that stops it."""
