@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside campaign fuzz clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside campaign campaign-cluster fuzz clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -97,6 +97,9 @@ campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in
 	@$(BIN)/python -m tests.campaign.storage
 	@$(BIN)/python -m tests.campaign.soak
 	@$(BIN)/python -m tests.campaign.kills
+
+campaign-cluster: $(VENV)/.dev ## workers on one PostgreSQL database, and faults every few seconds: MINUTES=20, WORKERS=3, SEED=n
+	@$(BIN)/python -m tests.campaign.cluster --minutes $(or $(MINUTES),20) --workers $(or $(WORKERS),3) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(VENV)/.dev $(VENV)/.schemathesis ## ask the server what schemathesis makes up: MINUTES=10, SEED=n; OPENCODE=1: by opencode's document
 	@$(BIN)/python -m tests.fuzz $(VENV)/schemathesis/bin/st --minutes $(or $(MINUTES),10) \

@@ -25,6 +25,8 @@ EACH = 3
 CALLS = 10
 TURNS = 100
 """Turns after which the database is looked at."""
+STATISTICS = 1.5
+"""Seconds after which PostgreSQL's statistics have what was done."""
 SETTINGS = ("shared_buffers=128MB", "max_connections=200")
 
 
@@ -85,12 +87,14 @@ def _left(what: str, server: Contender, database: str, show: Show) -> None:
             session = server.session()
             for _ in range(10):
                 server.turn(session)
-        for name, value, first in zip(("rows", "data", "log (WAL)"), _sizes(connection), before, strict=True):
-            unit, scale = ("", 1) if name == "rows" else ("kB", 1000)
+        names = ("rows", "commits", "reads", "data", "log (WAL)")
+        for name, value, first in zip(names, _sizes(connection), before, strict=True):
+            unit, scale = ("kB", 1000) if name in names[3:] else ("", 1)
             show(Figure(f"{what}: {name} of a turn", [(value - first) / scale / TURNS], unit))
 
 
 def _sizes(connection: "psycopg.Connection[tuple[int]]") -> list[int]:
+    time.sleep(STATISTICS)
     connection.execute("VACUUM ANALYZE")
     names = [
         str(row[0])
@@ -100,6 +104,9 @@ def _sizes(connection: "psycopg.Connection[tuple[int]]") -> list[int]:
         sum(connection.execute(f"SELECT {ask}").fetchall()[0][0] for ask in asks)
         for asks in (
             [f"count(*) FROM {name}" for name in names],
+            # A transaction that reads is rolled back.
+            ["xact_commit FROM pg_stat_database WHERE datname = current_database()"],
+            ["xact_rollback FROM pg_stat_database WHERE datname = current_database()"],
             [f"pg_total_relation_size('{name}')" for name in names],
             ["(pg_current_wal_lsn() - '0/0')::bigint"],
         )

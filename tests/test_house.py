@@ -16,23 +16,23 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "instar"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-ENTRIES = 28
+ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
-MODULES = 472
-CODE = 63_300
+MODULES = 487
+CODE = 65_000
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 47_900
+CODE_OF_THE_CORE = 48_700
 """The same without `plugins`."""
 
 SHARED_NAMES = 9
 """Names of public classes that stand in more than one module: mostly a word of the HTTP interface and what it shows."""
 
 MODULE = 600
-HELLO = 44
+HELLO = 46
 """Files that "hello" passes through in a turn of `instar run`, from the prompt to its answer."""
-HELLO_CALLS = 1_850
+HELLO_CALLS = 1_930
 """Calls of Python functions on that way, in all threads: on a busy machine some more look from time to time."""
-BASH = 77
+BASH = 78
 """Files that a turn with one call of bash passes through, with those that look from time to time."""
 EDIT = 136
 """Files that a turn with one edit of a hook script passes through, through the gate and its commit."""

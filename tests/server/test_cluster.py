@@ -61,7 +61,7 @@ def test_clients_of_every_server_hear_the_same_in_the_same_order(worker: Workers
     ids = [event["id"] for event in heard]
     # The second began to listen after the session was made, or before.
     passed_on = [event for event in passed_on if event["id"] in ids]
-    assert passed_on == heard
+    assert passed_on == heard[heard.index(passed_on[0]) :]
     assert "message.part.delta" in {event["type"] for event in heard}
     assert len(set(ids)) == len(ids)
 

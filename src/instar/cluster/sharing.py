@@ -74,6 +74,8 @@ class SharedTurns(Turns):
         sessions = self._instance.sessions
         try:
             live = await sessions.open(session_id)
+            if live.broken and not live.held:
+                live.unread()
             await sessions.hold(live)
         except NotFound:
             return True
@@ -94,7 +96,7 @@ class SharedTurns(Turns):
         finally:
             await sessions.let_go(live)
         await self.wait(live)
-        return True
+        return not live.broken
 
     async def _is_due(self, live: SessionState) -> bool:
         asked = loop.last_user(live.history)
@@ -153,6 +155,9 @@ class SharedSessions(InProcessSessions):
         except SessionBusy:
             return live, await self._queue(live, body, origin)
         try:
+            if await self._instance.store.follow_ups(session_id):
+                # What was said before stays before it.
+                return live, await self._queue(live, body, origin)
             return await super()._submit(session_id, body, origin)
         finally:
             await self._sessions.let_go(live)

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from instar.plugin import Invalid, LocalTarget, NotFound
 from instar.runtime import Runtime
 from instar.server.access import LOGIN
+from instar.server.connection import left
 from instar.server.errors import BadRequest, Forbidden, Formed
 from instar.server.instances import Instances
-from instar.server.stream import left
 from instar.settings.config import ConfigError
 from instar.wire.document import DocumentError
 

@@ -156,3 +156,9 @@ def mark_logs() -> None:
     """See that log lines carry the id of the request that causes them."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(Marked())
+
+
+async def left(receive: Receive) -> None:
+    """Wait until the client has gone away, for a request whose body nobody reads any more."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

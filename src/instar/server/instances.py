@@ -80,7 +80,9 @@ class Instances:
         from instar.store.relay import Relay
 
         self._relay = Relay(self.paths.database)
-        self._relay.observe(lambda event: self.feed.publish(Published.stored(event)))
+        # Also this process' own: so clients of every worker hear all in one order.
+        self._relay.observe(lambda event: self.feed.publish(Published.stored(event)), own=True)
+        self.feed.caught_up = self._relay.caught_up
         await self._relay.start()
         engine = AbsurdEngine(self.paths.database, self._relay)
         await engine.prepare()

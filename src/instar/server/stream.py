@@ -15,7 +15,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +34,7 @@ from instar.event import (
     make,
 )
 from instar.runtime import Runtime
-from instar.server.connection import ABORT, CLOSE
+from instar.server.connection import ABORT, CLOSE, left
 from instar.store import Stored
 from instar.wire import ids
 
@@ -246,6 +246,8 @@ class Feed:
         self._before = ids.new("evt")
         self._readers: list[Reader] = []
         self._watched = False
+        self.caught_up: Callable[[], Awaitable[None]] | None = None
+        """Waits for the events of sessions, where several servers share a database: their relay brings them then."""
         self.ending = False
         """True once the server ends: its clients are to connect again by themselves."""
 
@@ -264,6 +266,8 @@ class Feed:
         directory, project_id = str(runtime.instance.directory), runtime.instance.project.id
 
         def carry(event: Event) -> None:
+            if self.caught_up and event.session_id is not None:
+                return  # the relay brings it in its place among those of other workers
             self.publish(Published.of(event, directory, project_id))
             if isinstance(event.properties, InstanceReloaded):
                 # opencode's terminal reads agents, commands and settings again only when an instance ends.
@@ -298,6 +302,8 @@ class Feed:
         ``opencode run --attach`` ends with the answer to its prompt, and prints only the events that it has read by
         then from another connection. `agent` is the User-Agent of the request: that program is given `READING` more.
         """
+        if self.caught_up and self._readers:
+            await self.caught_up()
         waiting = {asyncio.ensure_future(one.sent()): one for one in self._readers if not one.late}
         if not waiting:
             return
@@ -355,12 +361,6 @@ def wanted(directory: str | None, *, own: bool = False, but: Collection[str] = (
         and one.type not in but
         and not (one.reread and (own or directory is not None))
     )
-
-
-async def left(receive: Receive) -> None:
-    """Wait until the client has gone away, for a request whose body nobody reads any more."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class OpenStream(Response, ABC):

@@ -93,7 +93,8 @@ class SessionState:
     was set in the session over the settings. `prefix` and `system` are the last request that this process made.
     `root_id` is the session at the top of its tree, None when nobody looked yet. `turn` is the turn that runs, `beside`
     a task that is cancelled with it, `abort` its own event: what still holds the last turn's goes on seeing that set.
-    `stale`: another process changed what is stored. `wanted`: something was added that no turn has looked at. `why`:
+    `stale`: another process changed what is stored. `broken`: the last turn ended since the store failed, or the
+    lease was lost. `wanted`: something was added that no turn has looked at. `why`:
     why the turn was ended, where no person ended it.
     """
 
@@ -107,7 +108,7 @@ class SessionState:
         self.system: Sequence[str] | None = None
         self.root_id: str | None = None
         self.deleted = False
-        self.stale = False
+        self.stale = self.broken = False
         self.reading = asyncio.Lock()
         self.status: SessionStatus = Idle()
         self.turn: asyncio.Task[None] | None = None
@@ -189,7 +190,7 @@ class SessionState:
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a turn; none runs yet."""
         self.abort = asyncio.Event()
-        self.why, self._spoken = None, time.monotonic()
+        self.why, self._spoken, self.broken = None, time.monotonic(), False
         self.turn = asyncio.create_task(work, name=f"turn {self.id}")
 
     async def await_hooks(self, work: Coroutine[Any, Any, Any]) -> bool:
@@ -300,6 +301,10 @@ class SessionState:
             return False
         self._fence = self._lease.fence
         return True
+
+    def unread(self) -> None:
+        """Let the session be read again with the next hold, and what is unfinished be marked: a turn broke off."""
+        self._fence = None
 
     def let_go(self) -> Lease | None:
         """Decrement the hold count. Return the lease after the last hold: the caller gives it back."""

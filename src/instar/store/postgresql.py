@@ -68,9 +68,12 @@ class PostgresConnection:
             found = self._send(statement)
             self._wait()
             return found
-        # Whoever wants ROLLBACK was told of what failed, or does not mind.
-        with contextlib.suppress(psycopg.Error) if statement == "ROLLBACK" else contextlib.nullcontext():
-            self._wait()
+        if statement == "ROLLBACK":
+            # Whoever wants it was told of what failed, or does not mind; a lost connection has nothing to undo.
+            with contextlib.suppress(psycopg.Error):
+                self._wait()
+            return self._send(statement) if self.in_transaction else None
+        self._wait()
         return self._send(statement, parameters)
 
     def _wait(self) -> None:
@@ -257,7 +260,7 @@ class PostgresServer:
 @cache
 def _returns(statement: str) -> bool:
     """Whether a statement has rows as its result."""
-    return statement.startswith(("SELECT", "(SELECT", "WITH")) or "RETURNING" in statement
+    return bool(re.match(r"(--.*\n)*\(?(SELECT|WITH)\b", statement)) or "RETURNING" in statement
 
 
 @cache

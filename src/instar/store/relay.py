@@ -28,6 +28,7 @@ Observer = Callable[[Stored], None]
 _AT_ONCE: Final = 500
 _LOOK: Final = 1.0
 """Seconds after which the tables are read although nobody woke us."""
+_PATIENCE: Final = 0.2
 _OWN: Final = 100_000
 """Ids of this process' events that are remembered until they are read back; those of failed commits never are."""
 
@@ -39,6 +40,8 @@ class Relay:
         self._server = PostgresServer(url)
         self._loop = asyncio.get_running_loop()
         self._observers: list[Observer] = []
+        self._everybodys: list[Observer] = []
+        self._read_back = asyncio.Event()
         self._wakes: list[Callable[[], None]] = []
         self._own: dict[str, None] = {}
         self._place: int | None = None
@@ -54,12 +57,26 @@ class Relay:
         """Hear nothing any more."""
         self._closing = True
         self._observers.clear()
+        self._everybodys.clear()
         self._wakes.clear()
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` on the event loop for each event of another process; returns a function that stops it."""
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
+    def observe(self, observer: Observer, *, own: bool = False) -> Callable[[], None]:
+        """Call `observer` on the event loop for each event of another process; returns a function that stops it.
+
+        With `own` for this process' events too, in their place among the others.
+        """
+        observers = self._everybodys if own else self._observers
+        observers.append(observer)
+        return lambda: observers.remove(observer)
+
+    async def caught_up(self) -> None:
+        """Wait until what this process has published so far was read back, for a moment at most."""
+        newest = next(reversed(self._own), None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while newest in self._own:
+                    self._read_back.clear()
+                    await self._read_back.wait()
 
     def on_wake(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when there may be work for workers, or some is done; returns a function that stops it."""
@@ -104,11 +121,11 @@ class Relay:
 
     def _tell(self, events: list[Stored]) -> None:
         for event in events:
-            if event.event_id in self._own:
-                del self._own[event.event_id]
-                continue
-            for observer in tuple(self._observers):
+            is_own = event.event_id in self._own
+            self._own.pop(event.event_id, None)
+            for observer in (*self._everybodys, *(() if is_own else self._observers)):
                 try:
                     observer(event)
                 except Exception as error:  # one observer's fault must not keep the others from hearing
-                    log.error("an event of another process was not taken type=%s", event.type, exc_info=error)
+                    log.error("an event was not taken type=%s", event.type, exc_info=error)
+        self._read_back.set()

@@ -162,14 +162,17 @@ class Store:
         """How long a lease on a session lasts without being renewed."""
         return self._database.lease_ms
 
-    def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> asyncio.Future[int]:
+    def commit(
+        self, writes: Sequence[Write], events: Sequence[Event] = (), session_id: str | None = None
+    ) -> asyncio.Future[int]:
         """Write all of it, as it stands at the call, in one transaction; then publish `events` in order.
 
         Commits keep their order, also those that nobody awaits, which share a transaction with what follows.
         Sync events become rows with the next sequence number of their session. Returns the last sequence
         number given out, or 0 when none was. Nothing is published when the transaction fails.
 
-        Raises `LeaseLost` where another process took over a session that this store holds (`lease`).
+        Raises `LeaseLost` where another process took over a session that this store holds (`lease`) and that the events
+        name, or `session_id`.
 
         Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
         published, and leaves no row. Sessions that have it as their parent are the caller's to delete.
@@ -177,6 +180,8 @@ class Store:
         self.check()
         try:
             encoded = encode_commit(writes, events, _now(), self._leases, self._place)
+            if session_id in self._leases:
+                encoded.fences.append(self._leases[session_id])
         except (TypeError, ValueError, RecursionError) as error:
             raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
         if encoded.wakes:

@@ -322,14 +322,14 @@ async def take_follow_up(instance: Instance, live: SessionState, answer: WithPar
         await _ask_plugins(instance, live, answer)
     for waiting in await instance.store.follow_ups(live.id):
         if not await _may_go_on(instance, live, waiting):
-            await instance.store.commit([DropFollowUp(waiting.id)])
+            await instance.store.commit([DropFollowUp(waiting.id)], session_id=live.id)
             continue
         try:
             body = _follow_up_body(live, waiting)
             await submit(instance, live, body, waiting.origin, [DropFollowUp(waiting.id)])
         except (Invalid, msgspec.ValidationError, UnknownAgent, UnknownModel, NoModel) as error:
             log.error("follow-up given up session=%s source=%s error=%s", live.id, waiting.source, error)
-            await instance.store.commit([DropFollowUp(waiting.id)])
+            await instance.store.commit([DropFollowUp(waiting.id)], session_id=live.id)
             continue
         live.count_follow_up(waiting.source)
         return True

@@ -57,6 +57,7 @@ from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.sessions import Saving, message_updated, place_in
 from instar.session.state import SessionState, now
+from instar.store import StoreError
 from instar.turn import calls, structured
 from instar.turn.context import Turn, TurnStopped, available, prepare
 from instar.turn.model_call import (
@@ -436,6 +437,8 @@ async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: i
 async def _failed(
     instance: Instance, turn: Turn, writer: AnswerWriter, error: Exception, *, announced: bool
 ) -> Outcome:
+    if isinstance(error, StoreError) and instance.sessions.resumes:
+        raise error  # some worker goes on with the turn once the store works again
     if not isinstance(error, ProviderError):
         log.error("step failed session=%s", turn.live.id, exc_info=error)
     # First of all: an answer that cannot be saved either still says why.

@@ -220,11 +220,13 @@ class Turns:
             log.info("turn aborted session=%s", live.id)
             self._tell_stopped(live)
         except LeaseLost as error:
+            live.broken = True
             log.error("lease lost session=%s: %s", live.id, error)
         except Exception as error:
             if live.deleted:  # what it still had to save has no session to lie in
                 log.info("turn ended with its session session=%s", live.id)
             else:
+                live.broken = isinstance(error, StoreError)
                 log.error("turn failed session=%s", live.id, exc_info=error)
                 self._instance.sessions.fail(live, message_error(error, ""))
         finally:
@@ -295,6 +297,7 @@ class Turns:
                 await self._instance.sessions.renew(live)
             except SessionBusy as error:
                 log.error("lease lost session=%s: %s", live.id, error)
+                live.broken = True
                 if live.turn is not None:
                     live.cancel(live.turn)
                 return
