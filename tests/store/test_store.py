@@ -384,6 +384,31 @@ async def test_who_lost_a_session_changes_it_no_more_until_it_gave_it_back(
     await other.close()
 
 
+async def test_who_lost_a_session_that_is_free_again_gives_it_back_before_it_takes_it(
+    store: Store, where: Where, talk: Talk, make: Any
+) -> None:
+    session, user = talk
+    other = await open_store(where, lambda event: None)
+    mine = await store.lease(session.id, "me", -1)
+    yours = await other.lease(session.id, "you", 60_000)
+    assert mine is not None
+    assert yours is not None
+    await other.release(yours)
+    part = make.text(user)
+
+    def change() -> tuple[list[PutPart], list[Event]]:
+        return [PutPart(part)], [event.make(PartUpdated(session_id=session.id, part=part, time=1))]
+
+    # A process that was stopped wakes up: its turn goes by what the session was before.
+    assert await store.lease(session.id, "me", 60_000) is None
+    with pytest.raises(LeaseLost):
+        await store.commit(*change())
+    await store.release(mine)
+    assert await store.lease(session.id, "me", 60_000) is not None
+    await store.commit(*change())
+    await other.close()
+
+
 async def test_two_stores_on_one_database_share_leases_and_numbers(
     store: Store, talk: Talk, where: Where
 ) -> None:

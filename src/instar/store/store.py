@@ -308,8 +308,9 @@ class Store:
     async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
         """Take or renew the right to run a session for `ttl` ms; None when another holds it.
 
-        An owner that takes again what nobody else took in between keeps its fence. Until `release` each commit that
-        changes the session fails with `LeaseLost` once another one has it, also when this one has not heard of it.
+        An owner that takes again what nobody else took in between keeps its fence; who lost a lease must release it
+        before it is given another, also when the session is free by then. Until `release` each commit that changes
+        the session fails with `LeaseLost` once another one had it, also when this one has not heard of it.
         """
         self.check()
         now = _now()
@@ -317,7 +318,13 @@ class Store:
         found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
         if not found:
             return None
-        self._leases[session_id] = lease = Lease(session_id, owner, found[0][0], now + ttl, ttl)
+        lease = Lease(session_id, owner, found[0][0], now + ttl, ttl)
+        known = self._leases.setdefault(session_id, lease)
+        if known.owner == owner and known.fence != lease.fence:
+            # What goes on under the old one knows nothing of what another process saved since.
+            await self._give_back(lease)
+            return None
+        self._leases[session_id] = lease
         return lease
 
     async def holder(self, session_id: str) -> Lease | None:
@@ -331,7 +338,12 @@ class Store:
 
     async def release(self, lease: Lease) -> None:
         """Release a lease; nothing happens when it is no longer ours."""
-        self._leases.pop(lease.session_id, None)
+        known = self._leases.get(lease.session_id)
+        if known is not None and known.fence == lease.fence:
+            del self._leases[lease.session_id]
+        await self._give_back(lease)
+
+    async def _give_back(self, lease: Lease) -> None:
         held = (lease.session_id, lease.owner, lease.fence)
         await self._writer.submit(partial(_fetch, "release_lease", held))
 
