@@ -292,7 +292,13 @@ class SessionStream(OpenStream):
     """An open stream, which ends with its session and with the server too."""
 
     def __init__(self, feed: Feed, store: Store, session_id: str, after: int) -> None:
-        super().__init__(feed, lambda one: one.session_id == session_id and one.seq is not None)
+        # The end of a session has no number where a relay brings it: nothing of the session is kept then.
+        super().__init__(
+            feed,
+            lambda one: (
+                one.session_id == session_id and (one.seq is not None or one.type == "session.deleted")
+            ),
+        )
         self._store = store
         self._session_id = session_id
         self._after = after
