@@ -373,6 +373,8 @@ async def test_who_lost_a_session_changes_it_no_more_until_it_gave_it_back(
     queued = PutFollowUp(FollowUp("fup_1", session.id, "person", {}, 1))
     with pytest.raises(LeaseLost, match=f"session {session.id} was taken over by another process"):
         await store.commit(*change())
+    with pytest.raises(LeaseLost):
+        await store.commit([DropFollowUp("fup_0")], session_id=session.id)
     assert published == []
     assert await store.lease(session.id, "me", 60_000) is None
     saved = [store.commit([queued]), store.commit(*change())]

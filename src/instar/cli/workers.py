@@ -99,7 +99,7 @@ class Workers:
             process.terminate()
         try:
             assert process.stdout is not None
-            if await process.stdout.readline():
+            async for _ in process.stdout:  # the first line says that it listens
                 listening.set()
             return await process.wait()
         finally:

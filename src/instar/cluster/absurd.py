@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -16,7 +17,7 @@ from instar.cluster.engine import Run
 from instar.settings.install import installing
 from instar.store import Enqueue, StoreError
 from instar.store.lease import owner_name
-from instar.store.postgresql import PostgresServer
+from instar.store.postgresql import PARAMETERS
 from instar.store.relay import Relay
 
 try:
@@ -42,6 +43,7 @@ _AGAIN: Final = 1.0
 """Seconds after which a session is looked at again that another worker runs."""
 _KEPT: Final = 24 * 3600
 """Seconds for which finished tasks are kept."""
+_CLEANED_EVERY: Final = 3600.0
 _PREPARING: Final = 0x1257AA
 
 
@@ -51,8 +53,7 @@ class AbsurdEngine:
     def __init__(self, url: str, relay: Relay) -> None:
         self._url = url
         self._relay = relay
-        self._server = PostgresServer(url)
-        self._lease = 0
+        self._server = relay.server
         self._connection: psycopg.AsyncConnection[TupleRow] | None = None
         self._connecting = asyncio.Lock()
         self._queue = ""
@@ -63,7 +64,7 @@ class AbsurdEngine:
     async def prepare(self) -> None:
         """Make or update absurd's tables, and the queue of this schema. Raises `StoreError`."""
         try:
-            async with await psycopg.AsyncConnection.connect(self._url) as connection:
+            async with await self._connected(autocommit=False) as connection:
                 await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_PREPARING,))
                 await _migrate(connection)
                 found = await connection.execute("SELECT 'instar_' || left(md5(current_schema()), 16)")
@@ -71,10 +72,12 @@ class AbsurdEngine:
                 await connection.execute("SELECT absurd.create_queue(%s)", (self._queue,))
         except psycopg.Error as error:
             raise self._server.explain(error) from error
-        store = await asyncio.to_thread(self._server.open)
-        store.close()
-        self._lease = max(1, round(self._server.lease_ms / 1000))
         self._relay.on_wake(self.wake)
+
+    @property
+    def _lease(self) -> int:
+        """Seconds for which a task is claimed."""
+        return max(1, round(self._server.lease_ms / 1000))
 
     def wanted(self, session_id: str, directory: str, key: str) -> Enqueue:
         """Return the write that makes a task of a session."""
@@ -88,13 +91,13 @@ class AbsurdEngine:
 
     async def work(self, run: Run) -> None:
         """Claim tasks and run them until `close`."""
-        cleaned = -_KEPT / 24
+        clock, cleaned = asyncio.get_running_loop().time, -_CLEANED_EVERY
         while not self._paused:
             self._wake.clear()
             free = min(_AT_ONCE, _CAPACITY - len(self._running))
             try:
-                if asyncio.get_running_loop().time() - cleaned > _KEPT / 24:
-                    cleaned = asyncio.get_running_loop().time()
+                if clock() - cleaned > _CLEANED_EVERY:
+                    cleaned = clock()
                     await self._ask("SELECT absurd.cleanup_tasks(%s, %s)", self._queue, _KEPT)
                 claimed = await self._claim(free) if free else []
             except (psycopg.Error, OSError) as error:
@@ -114,17 +117,18 @@ class AbsurdEngine:
             f"SELECT 1 FROM absurd.t_{self._queue} WHERE idempotency_key = %s"  # noqa: S608 - our own name
             " AND state IN ('pending', 'running', 'sleeping')"
         )
-        while await self._is_open(statement, key):
-            await self.woken(_LOOK)
+        await self.until(lambda: self._is_done(statement, key))
 
-    async def woken(self, seconds: float) -> None:
-        """Wait until work was written or done, or so long."""
+    async def until(self, met: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until a condition is met, which is looked at whenever work was written or done."""
         woken = asyncio.Event()
+        # From before the first look: what happens between a look and the wait is not missed.
         stop = self._relay.on_wake(woken.set)
         try:
-            await asyncio.wait_for(woken.wait(), seconds)
-        except TimeoutError:
-            pass
+            while not await met():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), _LOOK)
+                woken.clear()
         finally:
             stop()
 
@@ -141,12 +145,12 @@ class AbsurdEngine:
         if self._connection is not None:
             await self._connection.close()
 
-    async def _is_open(self, statement: str, key: str) -> bool:
+    async def _is_done(self, statement: str, key: str) -> bool:
         try:
-            return bool(await self._ask(statement, key))
+            return not await self._ask(statement, key)
         except (psycopg.Error, OSError) as error:
             log.warning("waiting for a turn: %s", self._server.explain(error))
-            return True
+            return False
 
     async def _claim(self, free: int) -> list[tuple[Any, dict[str, str]]]:
         return await self._ask(
@@ -188,10 +192,13 @@ class AbsurdEngine:
             except (psycopg.Error, OSError) as error:
                 log.warning("a claim was not extended: %s", self._server.explain(error))
 
+    async def _connected(self, **parameters: Any) -> "psycopg.AsyncConnection[TupleRow]":
+        return await psycopg.AsyncConnection.connect(self._url, **{**PARAMETERS, **parameters})
+
     async def _ask(self, statement: str, *parameters: Any) -> list[Any]:
         async with self._connecting:
             if self._connection is None or self._connection.closed:
-                self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True)
+                self._connection = await self._connected()
             found = await self._connection.execute(statement, parameters)
             return await found.fetchall() if found.description else []
 

@@ -6,7 +6,7 @@ hands an answer over to it and returns when it was taken.
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -45,11 +45,11 @@ class QuestionAnswered(event.OfSession):
 class SharedApprovals(Approvals):
     """The permission questions of one project, at every worker."""
 
-    def share(self, relay: Relay) -> None:
-        """Take answers that are given at other workers."""
+    def share(self, relay: Relay) -> Callable[[], object]:
+        """Take answers that are given at other workers; returns a function that stops it."""
         self._relay = relay
         self._taking: set[asyncio.Task[None]] = set()
-        relay.observe(self._heard)
+        return relay.observe(self._heard)
 
     async def list(self) -> Sequence[PermissionAsked]:
         """Return what waits for an answer in this folder, oldest first."""
@@ -83,12 +83,12 @@ class SharedApprovals(Approvals):
 class SharedQuestions(Questions):
     """The model's questions of one instance, at every worker; those of others are known from when they are asked."""
 
-    def share(self, relay: Relay, store: Store) -> None:
-        """Hear of the questions and answers of other workers."""
+    def share(self, relay: Relay, store: Store) -> Callable[[], object]:
+        """Hear of the questions and answers of other workers; returns a function that stops it."""
         self._relay, self._store = relay, store
         self._elsewhere: dict[str, QuestionAsked] = {}
         self._taking: set[asyncio.Task[None]] = set()
-        relay.observe(self._heard)
+        return relay.observe(self._heard)
 
     async def list(self) -> Sequence[QuestionAsked]:
         """Return what waits for an answer, oldest first."""
@@ -112,7 +112,12 @@ class SharedQuestions(Questions):
         asked = self._elsewhere[request_id]
         self.sound(asked, answers)
         answer = QuestionAnswered(session_id=asked.session_id, request_id=request_id, answers=answers)
-        await _hand_over(self._relay, self._store, answer)
+        try:
+            await _hand_over(self._relay, self._store, answer)
+        except Invalid:
+            # A worker that was lost says no more that its question is over.
+            self._elsewhere.pop(request_id, None)
+            raise
 
     def _heard(self, happened: Stored) -> None:
         if happened.type == "question.asked" and happened.directory == self._store.directory:

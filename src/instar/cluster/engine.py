@@ -29,8 +29,8 @@ class Engine(Protocol):
     async def finished(self, key: str) -> None:
         """Wait until the work that was written under a key is done, or was given up."""
 
-    async def woken(self, seconds: float) -> None:
-        """Wait until work was written or done, or so long."""
+    async def until(self, met: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until a condition is met, which is looked at whenever work was written or done."""
 
     def pause(self) -> None:
         """Take up nothing more."""

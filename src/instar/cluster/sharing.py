@@ -6,7 +6,6 @@ task is done when nothing of its session is left to answer; who finds the sessio
 
 import logging
 from collections.abc import Sequence
-from typing import Final
 
 from instar import event, wire
 from instar.approval.permissions import Approvals
@@ -30,9 +29,6 @@ from instar.turn.turns import Turns
 from instar.wire import ids
 
 log = logging.getLogger("instar.cluster")
-
-_LOOK: Final = 0.5
-"""Seconds between two looks whether another worker has ended a turn."""
 
 
 @event.declare("instar.session.abort", own=True)
@@ -112,7 +108,19 @@ class SharedSessions(InProcessSessions):
         super().__init__(instance, turns, workspaces)
         self._engine = sharing.engine
         instance.sessions.resumes = True
-        sharing.relay.observe(self._heard)
+        assert isinstance(instance.approvals, SharedApprovals)
+        assert isinstance(instance.questions, SharedQuestions)
+        self._stop_hearing = [
+            sharing.relay.observe(self._heard),
+            instance.approvals.share(sharing.relay),
+            instance.questions.share(sharing.relay, instance.store),
+        ]
+
+    async def close(self) -> None:
+        """End every session, and hear of no other worker any more."""
+        await super().close()
+        for stop in self._stop_hearing:
+            stop()
 
     async def abort(self, session_id: str) -> bool:
         """End a session's turn at whichever worker runs it; True when one does."""
@@ -132,8 +140,11 @@ class SharedSessions(InProcessSessions):
             if key is not None:
                 await self._engine.finished(key)
         await super().wait(session_id)
-        while await self._runs_elsewhere(session_id):
-            await self._engine.woken(_LOOK)
+
+        async def rests() -> bool:
+            return not await self._runs_elsewhere(session_id)
+
+        await self._engine.until(rests)
 
     async def status(self) -> dict[str, SessionStatus]:
         """Return what each session that is not idle does; of one that another worker runs, that it is busy."""
@@ -211,10 +222,6 @@ class Sharing:
 
     def sessions(self, instance: Instance, turns: Turns, workspaces: Workspaces) -> InProcessSessions:
         """Return the sessions of an instance."""
-        assert isinstance(instance.approvals, SharedApprovals)
-        assert isinstance(instance.questions, SharedQuestions)
-        instance.approvals.share(self.relay)
-        instance.questions.share(self.relay, instance.store)
         return SharedSessions(instance, turns, workspaces, self)
 
     async def carry_on(self, runtime: Runtime, session_id: str) -> bool:

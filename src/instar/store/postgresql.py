@@ -24,7 +24,16 @@ except ImportError as error:
 _WRITING: Final = 0x1257A8
 """The advisory lock of the one who writes, so that events have their places in the order of the commits."""
 _MIGRATING: Final = _WRITING + 1
-_CONNECT_SECONDS: Final = 10
+PARAMETERS: Final = {
+    "autocommit": True,
+    "application_name": "instar",
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""Of each connection; a network that is gone is noticed after some ten seconds."""
 _LEASE_MS: Final = 10_000
 _SHORTEST_MS: Final = 1000
 _LONGEST_MS: Final = 3_600_000
@@ -46,9 +55,7 @@ class PostgresConnection:
         self._numbers = count(1)
 
     def _connected(self) -> "psycopg.Connection[Row]":
-        made = psycopg.connect(
-            self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="instar"
-        )
+        made = psycopg.connect(self._url, **PARAMETERS)  # type: ignore[arg-type]
         made.execute(_PATIENCE)
         return made
 
@@ -72,6 +79,9 @@ class PostgresConnection:
             # Whoever wants it was told of what failed, or does not mind; a lost connection has nothing to undo.
             with contextlib.suppress(psycopg.Error):
                 self._wait()
+            if self._connection.info.transaction_status == TransactionStatus.INERROR:
+                # psycopg takes for prepared what a failed pipeline was about to prepare: this one would fail for ever.
+                self._connection.close()
             return self._send(statement) if self.in_transaction else None
         self._wait()
         return self._send(statement, parameters)

@@ -29,6 +29,7 @@ _AT_ONCE: Final = 500
 _LOOK: Final = 1.0
 """Seconds after which the tables are read although nobody woke us."""
 _PATIENCE: Final = 0.2
+"""Seconds for which an answer waits for the events before it."""
 _OWN: Final = 100_000
 """Ids of this process' events that are remembered until they are read back; those of failed commits never are."""
 
@@ -37,12 +38,13 @@ class Relay:
     """Hears what other processes publish. One for a process, made on its event loop."""
 
     def __init__(self, url: str) -> None:
-        self._server = PostgresServer(url)
+        self.server = PostgresServer(url)
         self._loop = asyncio.get_running_loop()
-        self._observers: list[Observer] = []
-        self._everybodys: list[Observer] = []
+        # As keys: what is removed twice, or after the end, is gone.
+        self._observers: dict[Observer, None] = {}
+        self._everybodys: dict[Observer, None] = {}
         self._read_back = asyncio.Event()
-        self._wakes: list[Callable[[], None]] = []
+        self._wakes: dict[Callable[[], None], None] = {}
         self._own: dict[str, None] = {}
         self._place: int | None = None
         self._closing = False
@@ -60,14 +62,14 @@ class Relay:
         self._everybodys.clear()
         self._wakes.clear()
 
-    def observe(self, observer: Observer, *, own: bool = False) -> Callable[[], None]:
+    def observe(self, observer: Observer, *, own: bool = False) -> Callable[[], object]:
         """Call `observer` on the event loop for each event of another process; returns a function that stops it.
 
         With `own` for this process' events too, in their place among the others.
         """
         observers = self._everybodys if own else self._observers
-        observers.append(observer)
-        return lambda: observers.remove(observer)
+        observers[observer] = None
+        return lambda: observers.pop(observer, None)
 
     async def caught_up(self) -> None:
         """Wait until what this process has published so far was read back, for a moment at most."""
@@ -78,10 +80,10 @@ class Relay:
                     self._read_back.clear()
                     await self._read_back.wait()
 
-    def on_wake(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, callback: Callable[[], None]) -> Callable[[], object]:
         """Call `callback` when there may be work for workers, or some is done; returns a function that stops it."""
-        self._wakes.append(callback)
-        return lambda: self._wakes.remove(callback)
+        self._wakes[callback] = None
+        return lambda: self._wakes.pop(callback, None)
 
     def note_own(self, event_ids: Iterable[str]) -> None:
         """Note events that this process publishes itself, before they are written."""
@@ -92,10 +94,10 @@ class Relay:
     def _run(self) -> None:
         while not self._closing:
             try:
-                with closing(self._server.open()) as connection:
+                with closing(self.server.open()) as connection:
                     self._listen(connection)
             except (psycopg.Error, StoreError) as error:
-                log.warning("what other processes publish is not heard: %s", self._server.explain(error))
+                log.warning("what other processes publish is not heard: %s", self.server.explain(error))
                 self._call(self._begun.set)
                 time.sleep(_LOOK)
 
