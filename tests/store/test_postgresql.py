@@ -14,12 +14,12 @@ import pytest
 from tests.postgresql import cluster
 from tests.store.conftest import Make
 from tests.turn import house
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from instar.event import Event, SessionUpdated
 from instar.event import make as announced
 from instar.store import PutProject, PutSession, PutValue, StoreError
-from instar.store.database import statements
+from instar.store.database import SqlConnection, statements
 from instar.store.postgresql import PostgresConnection
 from instar.store.store import Store, open_store
 from instar.testing import Machine, results
@@ -135,6 +135,27 @@ async def test_a_statement_that_failed_works_again_once_its_reason_is_gone(url: 
     for number in range(4):
         await store.commit([PutValue("p", "k", number)])
         assert await store.values("p") == {"k": number}
+    await store.close()
+
+
+CUT = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid <> pg_backend_pid() AND query NOT LIKE 'LISTEN%'"""
+
+
+async def test_a_connection_that_is_cut_at_the_end_of_a_transaction_is_made_anew(url: str) -> None:
+    store = await open_store(url, lambda event: None)
+    await store.commit([PutValue("p", "k", 1)])
+
+    def question(connection: SqlConnection) -> list[Any]:
+        # The last answer is there before the cut: what ends the transaction is the first to notice.
+        found = connection.execute("SELECT id FROM project").fetchall()
+        run(url, CUT)
+        return list(found)
+
+    # More often than there are threads that read.
+    for _ in range(4):
+        assert await asyncio.wait_for(store.ask(question), PATIENCE) == []
+    assert await asyncio.wait_for(store.values("p"), PATIENCE) == {"k": 1}
     await store.close()
 
 

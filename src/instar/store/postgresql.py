@@ -76,15 +76,19 @@ class PostgresConnection:
             self._wait()
             return found
         if statement == "ROLLBACK":
-            # Whoever wants it was told of what failed, or does not mind; a lost connection has nothing to undo.
-            with contextlib.suppress(psycopg.Error):
-                self._wait()
-            if self._connection.info.transaction_status == TransactionStatus.INERROR:
-                # psycopg takes for prepared what a failed pipeline was about to prepare: this one would fail for ever.
-                self._connection.close()
-            return self._send(statement) if self.in_transaction else None
+            return self._roll_back()
         self._wait()
         return self._send(statement, parameters)
+
+    def _roll_back(self) -> None:
+        """Undo. Whoever wants it was told of what failed, or does not mind; a lost connection has nothing to undo."""
+        with contextlib.suppress(psycopg.Error):
+            self._wait()
+            # psycopg takes for prepared what a failed pipeline was about to prepare: that one would fail for ever.
+            if self._connection.info.transaction_status == TransactionStatus.INTRANS:
+                self._connection.execute("ROLLBACK")
+        if self.in_transaction:
+            self._connection.close()
 
     def _wait(self) -> None:
         """Wait for the answers of all that was sent. Raises the first error."""
