@@ -201,6 +201,39 @@ def test_a_turn_is_seen_and_ended_at_any_server(worker: Workers, url: str, tmp_p
     assert messages[-1]["parts"][-1]["state"]["status"] == "error"
 
 
+QUEUED = """== when "^go"
+tool: bash {"command": "touch begun.txt; sleep 60"}
+
+== when ""
+text: {{user}}
+"""
+
+
+def test_what_waits_behind_a_turn_that_a_person_ends_is_answered(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    servers = [worker(QUEUED) for _ in range(2)]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    runs, other = runner_first(servers, url)
+    for number, server in enumerate((other, runs, other, runs)):
+        assert server.ask(session, f"n{number}", "prompt_async").status_code == 204
+    with psycopg.connect(url, autocommit=True) as database:
+        ((queue,),) = database.execute("SELECT left(md5(current_schema()), 16)").fetchall()
+        held = f"SELECT count(*) FROM absurd.r_instar_{queue} WHERE state = 'running' AND claimed_by LIKE %s"
+        # Who finds the session busy puts its task back: in the end all of them wait where the turn runs.
+        mine = f"%:{runs.process.pid}:%"
+        wait_until(lambda: database.execute(held, (mine,)).fetchall() == [(5,)])  # type: ignore[arg-type]
+    other.http.post(f"/session/{session}/abort")
+
+    def asked() -> list[str]:
+        messages = other.http.get(f"/session/{session}/message").json()
+        return [one["parts"][0]["text"] for one in messages if one["info"]["role"] == "user"]
+
+    wait_until(lambda: asked() == ["go", "n0", "n1", "n2", "n3"])
+
+
 ASKS = """== turn
 tool: bash {"command": "echo hi"}
 tool: question {"questions": [{"question": "Which?", "header": "h", "options": [

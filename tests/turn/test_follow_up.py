@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from instar.message import Assistant, TextPart
 from instar.plugin import PromptBody, points
 from instar.testing import Machine, RuntimeUnderTest, said, users
 
@@ -92,6 +93,24 @@ async def test_a_client_queues_a_prompt_and_the_session_takes_it_up(house: Machi
     await door.client.follow_up(session, PromptBody.text("more"), "test")
     await door.idle(session)
     assert users(await door.stored(session)) == ["begin", "more"]
+
+
+@pytest.mark.parametrize(("source", "answered"), [("person", 4), ("test", 2)])
+async def test_what_a_person_queued_has_the_steps_of_a_turn_each(
+    house: Machine, source: str, answered: int
+) -> None:
+    house.says('== when ""\ntext: {{user}}\n')
+    house.settings(limits={"steps": 2})
+    door = await house.open()
+    session = await door.session()
+    for number in range(3):
+        body = {"parts": [{"type": "text", "text": f"n{number}"}]}
+        await door.runtime.instance.sessions.queue(session, source, body)
+    await door.ask(session, "first")
+    await door.idle(session)
+    answers = [one for one in await door.stored(session) if isinstance(one.info, Assistant)]
+    texts = [part.text for one in answers for part in one.parts if isinstance(part, TextPart)]
+    assert texts == ["first", "n0", "n1", "n2"][:answered]
 
 
 async def test_a_follow_up_in_a_session_that_nobody_asked_anything_waits(house: Machine) -> None:

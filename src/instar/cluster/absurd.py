@@ -184,13 +184,15 @@ class AbsurdEngine:
             log.warning("not noted as done session=%s: %s", what["session"], self._server.explain(error))
 
     async def _keep(self, run_id: Any) -> None:
-        """Extend a claim. One that was lost all the same changes nothing: the session's lease decides who may write."""
+        """Extend a claim, until it is lost: that changes nothing, the session's lease decides who may write."""
         while True:
             await asyncio.sleep(self._lease / 3)
             try:
                 await self._ask("SELECT absurd.extend_claim(%s, %s, %s)", self._queue, run_id, self._lease)
-            except (psycopg.Error, OSError) as error:
+            except (psycopg.OperationalError, OSError) as error:
                 log.warning("a claim was not extended: %s", self._server.explain(error))
+            except psycopg.Error:
+                return
 
     async def _connected(self, **parameters: Any) -> "psycopg.AsyncConnection[TupleRow]":
         return await psycopg.AsyncConnection.connect(self._url, **{**PARAMETERS, **parameters})

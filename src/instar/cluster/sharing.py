@@ -92,7 +92,11 @@ class SharedTurns(Turns):
         finally:
             await sessions.let_go(live)
         await self.wait(live)
-        return not live.broken
+        if live.broken:
+            return False
+        # A turn that a limit or a person ended leaves what is queued; what `instar stop` ended waits for a person.
+        waits = self._instance.stops.why(live.id) is not None
+        return waits or not await self._instance.store.follow_ups(live.id)
 
     async def _is_due(self, live: SessionState) -> bool:
         asked = loop.last_user(live.history)

@@ -4,7 +4,7 @@ Everything special is elsewhere: a hook point, a plugin, or a neighbour's work.
 """
 
 from instar.event import Busy
-from instar.message import Assistant, User, WithParts
+from instar.message import PERSON, Assistant, User, WithParts
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.turn import compaction, prompt, step, structured, summary
@@ -21,8 +21,11 @@ async def run(instance: Instance, live: SessionState) -> None:
         instance.sessions.set_status(live, Busy())
         answer = final_answer(live.history, asked)
         if answer is not None:
-            if not await prompt.take_follow_up(instance, live, answer):
+            source = await prompt.take_follow_up(instance, live, answer)
+            if source is None:
                 return
+            # What a person asks anew has all steps of a turn; what goes on by itself has those that are left.
+            number = 0 if source == PERSON else number
             continue
         number += 1
         turn = await turn_for(instance, live, asked, number)

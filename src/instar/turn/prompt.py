@@ -309,13 +309,13 @@ def _shown(user: User, path: Path, text: str, lines: range | None = None) -> Tex
     return wire.as_stored(part)
 
 
-async def take_follow_up(instance: Instance, live: SessionState, answer: WithParts) -> bool:
+async def take_follow_up(instance: Instance, live: SessionState, answer: WithParts) -> str | None:
     """Ask `turn.end` whether to go on, then make the oldest follow-up the session's next message.
 
-    Returns whether there was one. A follow-up that cannot become a message is logged and given up.
+    Returns its source, or None when there was none. A follow-up that cannot become a message is logged and given up.
     """
     if instance.stops.why(live.id) is not None:
-        return False  # what is queued waits until a person prompts the session
+        return None  # what is queued waits until a person prompts the session
     # Before anything is waited for: a prompt that comes from here on runs the loop again.
     live.take_wanted()
     if live.settle(answer.info.id):
@@ -332,8 +332,8 @@ async def take_follow_up(instance: Instance, live: SessionState, answer: WithPar
             await instance.store.commit([DropFollowUp(waiting.id)], session_id=live.id)
             continue
         live.count_follow_up(waiting.source)
-        return True
-    return False
+        return waiting.source
+    return None
 
 
 def _follow_up_body(live: SessionState, waiting: FollowUp) -> PromptBody:

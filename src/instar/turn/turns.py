@@ -247,7 +247,7 @@ class Turns:
             await _logged(self._settle())
             if not live.deleted:
                 await _logged(changes.summarise(self._instance, live))
-            await self._instance.sessions.let_go(live)
+            await _logged(self._instance.sessions.let_go(live))
             if self._instance.snapshot.is_due():
                 self.spawn(self._instance.snapshot.cleanup())
 
