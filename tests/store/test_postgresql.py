@@ -122,6 +122,22 @@ async def test_a_store_works_again_once_its_server_is_back(url: str) -> None:
     await store.close()
 
 
+async def test_a_statement_that_failed_works_again_once_its_reason_is_gone(url: str) -> None:
+    store = await open_store(url, lambda event: None)
+    run(url, "ALTER TABLE instar_value RENAME TO gone")
+    # Some are prepared at the server when they have been asked for a few times.
+    for _ in range(12):
+        with pytest.raises(StoreError, match="does not exist"):
+            await store.values("p")
+        with pytest.raises(StoreError, match="does not exist"):
+            await store.commit([PutValue("p", "lost", 1)])
+    run(url, "ALTER TABLE gone RENAME TO instar_value")
+    for number in range(4):
+        await store.commit([PutValue("p", "k", number)])
+        assert await store.values("p") == {"k": number}
+    await store.close()
+
+
 async def test_no_statement_of_a_turn_reads_a_whole_table(url: str) -> None:
     store = await open_store(url, lambda event: None)
     await store.commit([PutProject(f"p{number}", "/", None, 1) for number in range(200)])
@@ -181,8 +197,11 @@ SELECT 'q' || n, 'p' || n % 200, 'bash', 'r' || n, 1, 1 FROM generate_series(1, 
 )
 """A hundred thousand sessions with what belongs to them."""
 
-WHOLE = {"projects", "saying", "usage", "schema", "waiting"}
-"""What a person asks about everything: the list of projects, a search, the statistics, all that waits."""
+WHOLE = {"projects", "saying", "usage", "schema", "waiting", "stops", "drop_stops"}
+"""What a person asks about everything: the list of projects, a search, the statistics, all that waits.
+
+Of stops there is a row or two for each folder that was ever stopped.
+"""
 
 
 REACHES = """

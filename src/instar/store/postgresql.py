@@ -72,6 +72,9 @@ class PostgresConnection:
             # Whoever wants it was told of what failed, or does not mind; a lost connection has nothing to undo.
             with contextlib.suppress(psycopg.Error):
                 self._wait()
+            if self._connection.info.transaction_status == TransactionStatus.INERROR:
+                # psycopg takes for prepared what a failed pipeline was about to prepare: this one would fail for ever.
+                self._connection.close()
             return self._send(statement) if self.in_transaction else None
         self._wait()
         return self._send(statement, parameters)
