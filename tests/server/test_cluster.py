@@ -394,3 +394,45 @@ text: over
     # A turn that the store failed is gone on with.
     wait_until((project / "next.txt").exists)
     ended(server, session)
+
+
+SLOW = """== when "go"
+delay: 1s
+text: spent
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_limit_is_not_spent_twice_by_two_servers_at_once(
+    worker: Workers, short: str, tmp_path: Path, lost: bool
+) -> None:
+    folder = tmp_path / "home" / ".config" / "instar"
+    folder.mkdir(parents=True)
+    prices = {"input": 10_000, "output": 10_000}
+    model = {"cost": prices, "limit": {"context": 1000, "output": 100}}
+    settings = {
+        "provider": {"scripted": {"models": {"test": model}}},
+        "limits": {"day": {"cost": 1.0}},
+    }
+    (folder / "instar.json").write_text(json.dumps(settings))
+    servers = [worker(SLOW, url=short) for _ in range(2)]
+    sessions = [servers[number % 2].session(title="t") for number in range(6)]
+    for number, session in enumerate(sessions):
+        servers[number % 2].ask(session, "go", "prompt_async")
+    with psycopg.connect(short, autocommit=True) as database:
+        wait_until(lambda: database.execute("SELECT 1 FROM instar_reserved").fetchall())
+        if lost:
+            ((owner,),) = database.execute(
+                "SELECT DISTINCT l.owner FROM instar_lease l JOIN message m ON m.session_id = l.session_id"
+                " WHERE l.time_expires > 0 LIMIT 1"
+            ).fetchall()
+            (gone,) = [one for one in servers if one.process.pid == int(owner.split(":")[1])]
+            gone.process.kill()
+            servers.remove(gone)
+        ((queue,),) = database.execute("SELECT left(md5(current_schema()), 16)").fetchall()
+        waiting = f"SELECT 1 FROM absurd.t_instar_{queue} WHERE state IN ('pending', 'running', 'sleeping')"
+        wait_until(lambda: not database.execute(waiting).fetchall())
+        ((calls,),) = database.execute("SELECT calls FROM instar_spent WHERE scope = 'day'").fetchall()
+        assert calls == 1
+        wait_until(lambda: not database.execute("SELECT 1 FROM instar_reserved").fetchall())

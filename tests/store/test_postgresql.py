@@ -188,6 +188,8 @@ SELECT 'a' || n, 's' || n, '{}' FROM generate_series(1, 10000) n""",
     "INSERT INTO instar_lease SELECT 's' || n, 'me', 1, 1 FROM generate_series(1, 100000) n",
     "INSERT INTO instar_origin SELECT 'm' || n, 's' || n, '{}' FROM generate_series(1, 100000) n",
     "INSERT INTO instar_spent SELECT 'session', 's' || n, 0, 1, 1, 1, 0 FROM generate_series(1, 100000) n",
+    """INSERT INTO instar_reserved
+SELECT 'session', 's' || n, 'c' || n, 1, 1, 0, n FROM generate_series(1, 10000) n""",
     """INSERT INTO instar_usage (session_id, cause, provider_id, model_id, tokens_input, tokens_output,
   tokens_reasoning, tokens_cache_read, tokens_cache_write, time_created)
 SELECT 's' || n, 'turn', 'p', 'm', 1, 1, 1, 1, 1, n FROM generate_series(1, 100000) n""",
