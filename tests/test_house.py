@@ -19,9 +19,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
 MODULES = 487
-CODE = 65_000
+CODE = 65_500
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 48_700
+CODE_OF_THE_CORE = 49_000
 """The same without `plugins`."""
 
 SHARED_NAMES = 9

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.limits.stop import EVERYWHERE, StopFile, StopFileError, StopOrdered, StopState, covers, scope_of
+from instar.limits.stop import (
+    EVERYWHERE,
+    StopFile,
+    StopFileError,
+    StopOrder,
+    StopOrdered,
+    StopState,
+    covers,
+    scope_of,
+)
 
 
 @pytest.fixture
@@ -158,3 +167,33 @@ def test_the_last_stop_that_covers_a_folder_holds_until_it_is_resumed_there(
             stops.resume(scope)
             expected = 0 if covered else expected
         assert (found.last_id(), found.halted()) == (last, expected)
+
+
+def test_orders_of_other_machines_are_taken_once_and_in_their_order(stops: StopFile, tmp_path: Path) -> None:
+    own = stops.add("/own", 7)
+    orders = [
+        StopOrder("1", "/a/b", 1, resumes=False),
+        StopOrder("2", "/a", 2, resumes=False),
+        StopOrder("3", EVERYWHERE, 3, resumes=True),
+        StopOrder(own.id, "/own", 7, resumes=False),
+    ]
+    stops.take(orders[:2])
+    stops.take(orders)
+    assert [(one.id, one.resumed) for one in stops.read()] == [("2", ("*",)), (own.id, ("*",))]
+    later = stops.add("/a", 9)
+    stops.take(orders)
+    assert [one.id for one in stops.read()] == [own.id, later.id]
+
+
+def test_orders_of_other_machines_do_not_repair_a_file_that_cannot_be_read(
+    stops: StopFile, tmp_path: Path
+) -> None:
+    halt = StopState(stops, tmp_path)
+    stops.path.parent.mkdir(parents=True)
+    stops.path.write_text("{")
+    with pytest.raises(StopFileError):
+        stops.take([StopOrder("1", "/a", 1, resumes=True)])
+    assert halt.why() is not None
+    stops.path.unlink()
+    stops.take([StopOrder("1", "/a", 1, resumes=False)])
+    assert [one.id for one in stops.read()] == ["1"]

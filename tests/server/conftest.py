@@ -28,7 +28,7 @@ class Served:
     """A running server: `url`, and `http` that logs in."""
 
     def __init__(self, arguments: list[str], directory: Path, environment: Mapping[str, str]) -> None:
-        self.directory = directory
+        self.directory, self.environment = directory, environment
         self.process = subprocess.Popen(
             [sys.executable, "-m", "instar", "serve", "--port", "0", "--grace", "0", *arguments],
             cwd=directory,

@@ -4,8 +4,10 @@ import itertools
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -332,3 +334,151 @@ def test_a_turn_ends_although_the_servers_lose_their_connections(
         messages = wait_until(lambda server=server: shown(server))
         assert [one["info"]["role"] for one in messages].count("user") == 1
     assert calls.read_text() == "call\n"
+
+
+def stopped(server: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`instar stop` on the machine of a server."""
+    return subprocess.run(
+        [sys.executable, "-m", "instar", "stop", *arguments],
+        cwd=server.directory,
+        env=server.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+NAPS = """== when "go"
+tool: bash {"command": "touch began-$$; sleep 60"}
+== when ""
+text: after
+"""
+
+
+@pytest.mark.slow
+def test_a_stop_on_one_machine_ends_the_turns_of_all_and_holds_back_none_that_a_person_asks_for(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    servers = [worker(NAPS) for _ in range(3)]
+    sessions = [server.session() for server in servers]
+    for server, session in zip(servers, sessions, strict=True):
+        server.ask(session, "go", "prompt_async")
+    wait_until(lambda: len(list((tmp_path / "project").glob("began-*"))) == 3)
+    done = stopped(servers[0], "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert {one["id"]: one["ended"] for one in report["sessions"]} == dict.fromkeys(sessions, True)
+    assert report.get("problem", "") == ""
+    for server in servers:
+        assert server.http.get("/session/status").json() == {}
+        (one,) = server.http.get("/instar/stop").json()["stops"]
+        assert one["id"] == report["stop"]["id"]
+    # Whichever worker takes the prompt up.
+    for number in range(9):
+        answer = servers[number % 3].ask(sessions[(number + 1) % 3], f"n{number}")
+        assert [part["text"] for part in answer.json()["parts"] if part["type"] == "text"] == ["after"]
+    assert servers[1].http.get("/instar/stop").json()["halted"]
+    assert stopped(servers[2], "--resume").returncode == 0
+    for server in servers:
+        wait_until(lambda server=server: server.http.get("/instar/stop").json()["halted"] == 0)
+
+
+@pytest.mark.slow
+def test_a_stop_is_heard_within_a_second_also_by_a_command_that_is_no_worker(
+    worker: Workers, url: str, tmp_path: Path, clean_environment: Mapping[str, str]
+) -> None:
+    server = worker(NAPS)
+    own = {"INSTAR_DATABASE": url, "INSTAR_DATA": str(tmp_path / "other")}
+    command = [sys.executable, "-m", "instar", "run", "--auto", "--model", "scripted/x", "go"]
+    environment = {**server.environment, **own}
+    with subprocess.Popen(command, cwd=server.directory, env=environment, stderr=subprocess.PIPE) as run:
+        wait_until(lambda: list((tmp_path / "project").glob("began-*")))
+        began = time.monotonic()
+        assert server.http.post("/instar/stop", json={}).status_code == 200
+        run.wait(10)
+        took = time.monotonic() - began
+    assert run.returncode == 1
+    assert took < 2
+
+
+def test_a_machine_that_joins_later_knows_what_was_stopped(worker: Workers) -> None:
+    first = worker(ECHO)
+    assert stopped(first).returncode == 0
+    later = worker(ECHO)
+    report = later.http.get("/instar/stop").json()
+    assert [one["scope"] for one in report["stops"]] == [str(first.directory)]
+    assert report["halted"]
+
+
+@pytest.mark.slow
+def test_no_call_is_made_while_nobody_can_tell_what_was_stopped(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    server = worker(
+        """== turn
+tool: bash {"command": "touch begun.txt; until test -e gone.txt; do sleep 0.1; done; sleep 11"}
+== turn
+tool: bash {"command": "touch next.txt"}
+== turn
+text: over
+"""
+    )
+    project = tmp_path / "project"
+    session = server.session()
+    server.ask(session, "go", "prompt_async")
+    wait_until((project / "begun.txt").exists)
+    with psycopg.connect(url, autocommit=True) as database:
+        database.execute("ALTER TABLE instar_stop RENAME TO gone")
+        (project / "gone.txt").touch()
+        refused = "the database did not say what was stopped"
+        log = tmp_path / "home" / ".local" / "state" / "instar" / "log" / "instar.log"
+        wait_until(lambda: refused in log.read_text())
+        time.sleep(2)
+        assert not (project / "next.txt").exists()
+        database.execute("ALTER TABLE gone RENAME TO instar_stop")
+    # A turn that the store failed is gone on with.
+    wait_until((project / "next.txt").exists)
+    ended(server, session)
+
+
+SLOW = """== when "go"
+delay: 1s
+text: spent
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_limit_is_not_spent_twice_by_two_servers_at_once(
+    worker: Workers, short: str, tmp_path: Path, lost: bool
+) -> None:
+    folder = tmp_path / "home" / ".config" / "instar"
+    folder.mkdir(parents=True)
+    prices = {"input": 10_000, "output": 10_000}
+    model = {"cost": prices, "limit": {"context": 1000, "output": 100}}
+    settings = {
+        "provider": {"scripted": {"models": {"test": model}}},
+        "limits": {"day": {"cost": 1.0}},
+    }
+    (folder / "instar.json").write_text(json.dumps(settings))
+    servers = [worker(SLOW, url=short) for _ in range(2)]
+    sessions = [servers[number % 2].session(title="t") for number in range(6)]
+    for number, session in enumerate(sessions):
+        servers[number % 2].ask(session, "go", "prompt_async")
+    with psycopg.connect(short, autocommit=True) as database:
+        wait_until(lambda: database.execute("SELECT 1 FROM instar_reserved").fetchall())
+        if lost:
+            ((owner,),) = database.execute(
+                "SELECT DISTINCT l.owner FROM instar_lease l JOIN message m ON m.session_id = l.session_id"
+                " WHERE l.time_expires > 0 LIMIT 1"
+            ).fetchall()
+            (gone,) = [one for one in servers if one.process.pid == int(owner.split(":")[1])]
+            gone.process.kill()
+            servers.remove(gone)
+        ((queue,),) = database.execute("SELECT left(md5(current_schema()), 16)").fetchall()
+        waiting = f"SELECT 1 FROM absurd.t_instar_{queue} WHERE state IN ('pending', 'running', 'sleeping')"
+        wait_until(lambda: not database.execute(waiting).fetchall())
+        ((calls,),) = database.execute("SELECT calls FROM instar_spent WHERE scope = 'day'").fetchall()
+        assert calls == 1
+        wait_until(lambda: not database.execute("SELECT 1 FROM instar_reserved").fetchall())

@@ -209,6 +209,8 @@ SELECT 'a' || n, 's' || n, '{}' FROM generate_series(1, 10000) n""",
     "INSERT INTO instar_lease SELECT 's' || n, 'me', 1, 1 FROM generate_series(1, 100000) n",
     "INSERT INTO instar_origin SELECT 'm' || n, 's' || n, '{}' FROM generate_series(1, 100000) n",
     "INSERT INTO instar_spent SELECT 'session', 's' || n, 0, 1, 1, 1, 0 FROM generate_series(1, 100000) n",
+    """INSERT INTO instar_reserved
+SELECT 'session', 's' || n, 'c' || n, 1, 1, 0, n FROM generate_series(1, 10000) n""",
     """INSERT INTO instar_usage (session_id, cause, provider_id, model_id, tokens_input, tokens_output,
   tokens_reasoning, tokens_cache_read, tokens_cache_write, time_created)
 SELECT 's' || n, 'turn', 'p', 'm', 1, 1, 1, 1, 1, n FROM generate_series(1, 100000) n""",
@@ -218,8 +220,11 @@ SELECT 'q' || n, 'p' || n % 200, 'bash', 'r' || n, 1, 1 FROM generate_series(1, 
 )
 """A hundred thousand sessions with what belongs to them."""
 
-WHOLE = {"projects", "saying", "usage", "schema", "waiting"}
-"""What a person asks about everything: the list of projects, a search, the statistics, all that waits."""
+WHOLE = {"projects", "saying", "usage", "schema", "waiting", "stops", "drop_stops"}
+"""What a person asks about everything: the list of projects, a search, the statistics, all that waits.
+
+Of stops there is a row or two for each folder that was ever stopped.
+"""
 
 
 REACHES = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from instar.definitions.markdown import complete
 from instar.git.project import discover
-from instar.limits.stop import StopFile, StopState, scope_of
+from instar.limits.stop import SharedStops, StopFile, StopState, resume, scope_of
 from instar.plugin import Means, Messages, NotFound
 from instar.process import Processes
 from instar.runtime.configured import SettingsContext, children
@@ -42,6 +42,8 @@ async def means(
             paths.database, lambda events: None, synchronous=read.config.storage.synchronous
         )
         stack.push_async_callback(store.close)
+        if store.passes_on:
+            await store.ask(SharedStops(stops).read)
         ground = SettingsContext(project, paths, environment, trust.is_trusted, ())
         model_processes = children(processes, read.config, ground)
         stack.push_async_callback(model_processes.close)
@@ -54,7 +56,7 @@ async def means(
             environment=environment,
             messages=functools.partial(_messages, store),
             halted=StopState(stops, directory).halted,
-            resume=functools.partial(stops.resume, scope_of(directory)),
+            resume=functools.partial(resume, paths.data, paths.database, scope_of(directory)),
             project=project,
             directory=directory,
             trusted=trust.is_trusted,

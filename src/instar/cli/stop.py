@@ -5,8 +5,10 @@ import click
 from instar.api.stats import Resumed, StopReport
 from instar.cli.door import Context, Failure, door, folder_option, json_option
 from instar.cli.text import counted, echo, note, print_json, short
-from instar.limits.stop import EVERYWHERE, NotStopped, StopFile, StopFileError, scope_of, stop
+from instar.limits.stop import EVERYWHERE, NotStopped, StopFileError, scope_of, stop
+from instar.limits.stop import resume as lift
 from instar.process.child import VARIABLE
+from instar.store import StoreError
 
 
 @click.command()
@@ -30,10 +32,10 @@ async def command(context: Context, everything: bool, folder: str | None, resume
     scope = EVERYWHERE if everything else scope_of(context.folder(folder))
     try:
         if resume:
-            StopFile(context.paths.data).resume(scope)
+            lift(context.paths.data, context.paths.database, scope)
         else:
             report = await stop(context.paths.data, context.paths.database, scope)
-    except (NotStopped, StopFileError) as error:
+    except (NotStopped, StopFileError, StoreError) as error:
         raise Failure(str(error)) from error
     if resume:
         print_json(Resumed(scope)) if as_json else echo(

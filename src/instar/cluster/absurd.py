@@ -79,9 +79,9 @@ class AbsurdEngine:
         """Seconds for which a task is claimed."""
         return max(1, round(self._server.lease_ms / 1000))
 
-    def wanted(self, session_id: str, directory: str, key: str) -> Enqueue:
+    def wanted(self, session_id: str, directory: str, key: str, stop: str) -> Enqueue:
         """Return the write that makes a task of a session."""
-        what = {"session": session_id, "directory": directory}
+        what = {"session": session_id, "directory": directory, "stop": stop}
         options = {"max_attempts": _ATTEMPTS, "idempotency_key": key}
         return Enqueue((self._queue, _TASK, json.dumps(what), json.dumps(options)))
 
@@ -165,7 +165,7 @@ class AbsurdEngine:
         beating = asyncio.create_task(self._keep(run_id))
         done = False
         try:
-            done = await run(what["session"], what["directory"])
+            done = await run(what["session"], what["directory"], what.get("stop", ""))
         except Exception as error:
             log.error("a turn could not be taken up session=%s", what["session"], exc_info=error)
         finally:

@@ -10,14 +10,17 @@ from typing import Protocol
 
 from instar.store import Enqueue
 
-Run = Callable[[str, str], Awaitable[bool]]
-"""Carry a session on, by its id and directory, until nothing is left to answer; False when it cannot be done now."""
+Run = Callable[[str, str, str], Awaitable[bool]]
+"""Carry a session on until nothing is left to answer; False when it cannot be done now.
+
+By its id, its directory, and the stop (`instar stop`) that was the last one when the work was written.
+"""
 
 
 class Engine(Protocol):
     """Where workers get their turns from."""
 
-    def wanted(self, session_id: str, directory: str, key: str) -> Enqueue:
+    def wanted(self, session_id: str, directory: str, key: str, stop: str) -> Enqueue:
         """Return the write, for the transaction that saves a prompt, by which some worker takes it up."""
 
     def wake(self) -> None:

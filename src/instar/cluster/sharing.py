@@ -13,6 +13,7 @@ from instar.approval.questions import Questions
 from instar.cluster.asks import SharedApprovals, SharedQuestions
 from instar.cluster.engine import Engine
 from instar.event import Busy, SessionStatus, make
+from instar.limits.stop import SharedStops
 from instar.message import PERSON, Created, Origin, User, WithParts
 from instar.plugin import Invalid, NotFound, PromptBody
 from instar.project.workspace import Workspaces
@@ -47,7 +48,7 @@ class SharedTurns(Turns):
         """Return the task of a prompt, unless the turn that runs here takes it up."""
         if body.no_reply or body.message_id is None or live.turn is not None or not _is_shared(live):
             return ()
-        return [self._engine.wanted(live.id, live.session.directory, body.message_id)]
+        return [_task(self._engine, self._instance, live, body.message_id)]
 
     async def start(self, live: SessionState, asked: WithParts | None = None) -> None:
         """See that a turn runs: some worker's, if a prompt was saved with its task."""
@@ -65,8 +66,11 @@ class SharedTurns(Turns):
         live = await self._instance.sessions.open(live.id)
         return last_answer(live.history, asked.info.id).copy()
 
-    async def carry_on(self, session_id: str) -> bool:
-        """Run a session's turn until nothing is left to answer; False when another worker runs it, or none can here."""
+    async def carry_on(self, session_id: str, stop: str) -> bool:
+        """Run a session's turn until nothing is left to answer; False when another worker runs it, or none can here.
+
+        `stop` was the last one when the prompt was let in: a later one keeps its turn from beginning.
+        """
         sessions = self._instance.sessions
         try:
             live = await sessions.open(session_id)
@@ -80,6 +84,8 @@ class SharedTurns(Turns):
         try:
             if not await self._is_due(live):
                 return True
+            if await self._is_stopped(live, stop):
+                return live.turn is None
             asked = loop.last_user(live.history)
             if asked is not None and live.turn is None and live.origin.is_person:
                 live.reset_counts()
@@ -97,6 +103,14 @@ class SharedTurns(Turns):
         # A turn that a limit or a person ended leaves what is queued; what `instar stop` ended waits for a person.
         waits = self._instance.stops.why(live.id) is not None
         return waits or not await self._instance.store.follow_ups(live.id)
+
+    async def _is_stopped(self, live: SessionState, stop: str) -> bool:
+        stops, store = self._instance.stops, self._instance.store
+        if stops.shared is not None:
+            await store.ask(stops.shared.read)
+        if live.turn is None and stops.why(live.id) is not None:
+            stops.admitted(live.id, stop)
+        return stops.why(live.id) is not None
 
     async def _is_due(self, live: SessionState) -> bool:
         asked = loop.last_user(live.history)
@@ -191,7 +205,7 @@ class SharedSessions(InProcessSessions):
             model=prompt.choose_model(self._instance, live, body, agent),
         )
         spoken = origin or self._origin.traced()
-        task = self._engine.wanted(live.id, live.session.directory, body.message_id)
+        task = _task(self._engine, self._instance, live, body.message_id)
         source = PERSON if spoken.is_person else spoken.name
         await self._sessions.queue(live.id, source, wire.to_plain(body), spoken, [task])
         return WithParts(info=user, parts=[])
@@ -216,9 +230,10 @@ class Sharing:
     approvals: type[Approvals] = SharedApprovals
     questions: type[Questions] = SharedQuestions
 
-    def __init__(self, engine: Engine, relay: Relay) -> None:
+    def __init__(self, engine: Engine, relay: Relay, stops: SharedStops) -> None:
         self.engine = engine
         self.relay = relay
+        self.stops = stops
 
     def turns(self, instance: Instance) -> Turns:
         """Return the turns of an instance."""
@@ -228,11 +243,16 @@ class Sharing:
         """Return the sessions of an instance."""
         return SharedSessions(instance, turns, workspaces, self)
 
-    async def carry_on(self, runtime: Runtime, session_id: str) -> bool:
+    async def carry_on(self, runtime: Runtime, session_id: str, stop: str) -> bool:
         """Run the turn of a session, as `SharedTurns.carry_on`."""
         turns = runtime.turns
         assert isinstance(turns, SharedTurns)
-        return await turns.carry_on(session_id)
+        return await turns.carry_on(session_id, stop)
+
+
+def _task(engine: Engine, instance: Instance, live: SessionState, message_id: str) -> Write:
+    """Return the task of a prompt that was let in."""
+    return engine.wanted(live.id, live.session.directory, message_id, instance.stops.last_id())
 
 
 def _is_shared(live: SessionState) -> bool:

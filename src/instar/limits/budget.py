@@ -12,11 +12,12 @@
 ceilings, what is left out has no limit.
 
 The calls under way, those made in a row and the providers that refuse are kept by process and database, so that
-sessions of several instances count together; what was spent stands in the store. Two processes on one database may
-each go one call over.
+sessions of several instances count together; what was spent stands in the store. Two processes on one file may each
+go one call over. On a server each tells the others what its calls may come to, where a ceiling holds for them.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -29,8 +30,9 @@ import msgspec
 from instar.api.stats import Sum
 from instar.message import Origin, Tokens
 from instar.provider.protocol import Model, ModelCost, ProviderError
-from instar.store import PutUsage, Share, Usage
+from instar.store import DropReserved, PutUsage, Reservation, Share, StoreError, Usage, Write
 from instar.store.store import Store
+from instar.wire import ids
 
 DAY: Final = 24 * 60 * 60 * 1000
 """Milliseconds that the limits of a day look back, from a full hour on."""
@@ -317,6 +319,8 @@ def _number(value: Any, path: str) -> float | None:
     return value
 
 
+_LOOK: Final = 0.3
+"""Seconds between two looks whether calls of other processes have ended."""
 _CHAINS: Final = 10_000
 """Chains whose calls in a row are remembered; the oldest is forgotten first."""
 
@@ -388,7 +392,7 @@ _KNOWN: WeakValueDictionary[tuple[Path | str, int], RunningCalls] = WeakValueDic
 class CallRequest(msgspec.Struct, frozen=True):
     """A model call that asks the limits: its limits, its place, its origin and its largest possible cost.
 
-    `usage` is what will be booked, but for its figures.
+    `usage` is what will be booked, but for its figures. `reserved` is what other processes are told of it.
     """
 
     limits: CallLimits
@@ -396,6 +400,7 @@ class CallRequest(msgspec.Struct, frozen=True):
     whose: CallOwner
     usage: Usage
     most: Sum
+    reserved: Reservation | None = None
 
 
 class CallPermit:
@@ -407,6 +412,8 @@ class CallPermit:
         self._budget = budget
         self._asked = asked
         self._usage: Usage | None = None
+        kept = asked.reserved
+        self._renewing = None if kept is None else asyncio.create_task(budget.renew(kept))
 
     def used(self, tokens: Tokens, cost: float | None, message_id: str | None, now: int) -> None:
         """Note the usage that the provider reported; `close` books it, also if the call fails."""
@@ -418,6 +425,8 @@ class CallPermit:
         """Book what the provider reported and admit the next call. Does nothing the second time."""
         if self.is_open:
             self.is_open = False
+            if self._renewing is not None:
+                self._renewing.cancel()
             # Not cut short by an abort: what was spent is booked before anybody asks what is left.
             await asyncio.shield(self._budget.settle(self._usage, self._asked))
 
@@ -451,25 +460,45 @@ class Budget:
         Waits while calls under way might reach a limit together. Law: of all that run at once, at most one call
         goes over a limit. A call that a hook makes on the answer of another one does not wait for that: it is refused.
         """
-        running, situation = self.running, asked.situation
+        running = self.running
+        if self._store.passes_on and asked.situation.bounds:
+            kept = Reservation(ids.new("evt"), asked.whose.shares, asked.most)
+            asked = msgspec.structs.replace(asked, reserved=kept)
         async with running.changed:
-            while True:
-                used = await self._used(situation)
-                reached = check(asked.limits, self._counted(situation, asked.whose, used))
-                if reached is not None:
-                    return reached
-                near = self._near(situation.bounds, used)
-                if near is None:
-                    break
+            while (forbids := await self._forbids(asked)) is not None:
+                if isinstance(forbids, ReachedLimit):
+                    return forbids
                 outer = _OUTER.get()
                 if outer is not None and outer.is_open and outer.running is running:
-                    return _within(near, situation)
-                await running.changed.wait()
+                    return _within(forbids, asked.situation)
+                with contextlib.suppress(TimeoutError):
+                    # Those of other processes end unheard.
+                    await asyncio.wait_for(running.changed.wait(), _LOOK if asked.reserved else None)
             running.add(asked.whose.shares, asked.most)
             self._count(asked.whose)
         permit = CallPermit(self, asked)
         _OUTER.set(permit)
         return permit
+
+    async def _forbids(self, asked: CallRequest) -> ReachedLimit | HeldCeiling | None:
+        """Return the limit that forbids a call, or the ceiling that calls under way may reach."""
+        situation = asked.situation
+
+        def decide(used: Sequence[Sum], under_way: Sequence[Sum]) -> ReachedLimit | HeldCeiling | None:
+            reached = check(asked.limits, self._counted(situation, asked.whose, used))
+            return reached or _near(situation.bounds, used, under_way)
+
+        shares = [bound.share for bound in situation.bounds]
+        if asked.reserved is not None:
+            return await self._store.reserve(asked.reserved, shares, decide)
+        return decide(await self._used(situation), [self.running.of(share) for share in shares])
+
+    async def renew(self, reserved: Reservation) -> None:
+        """Keep for others to see what a call may cost, while it runs."""
+        while True:
+            await asyncio.sleep(self._store.lease_ms / 3000)
+            with contextlib.suppress(StoreError):
+                await self._store.renew(reserved)
 
     async def reached(self, asked: CallRequest) -> ReachedLimit | None:
         """Return the limit that forbids a call as things stand, or None."""
@@ -508,22 +537,16 @@ class Budget:
 
     async def settle(self, usage: Usage | None, asked: CallRequest) -> None:
         """Book a call that has ended, and take it off those under way, whatever comes of the booking."""
+        writes: list[Write] = [] if usage is None else [PutUsage(usage)]
+        if asked.reserved is not None:
+            writes.append(DropReserved(asked.reserved.id))
         try:
-            if usage is not None:
-                await self._store.commit([PutUsage(usage)])
+            if writes:
+                await self._store.commit(writes)
         finally:
             async with self.running.changed:
                 self.running.add(asked.whose.shares, asked.most, -1)
                 self.running.changed.notify_all()
-
-    def _near(self, bounds: Sequence[HeldCeiling], used: Sequence[Sum]) -> HeldCeiling | None:
-        """Return the first ceiling that calls under way may reach."""
-        waits = (
-            bound
-            for bound, sum_ in zip(bounds, used, strict=True)
-            if must_wait(bound.ceiling, sum_, self.running.of(bound.share))
-        )
-        return next(waits, None)
 
     def in_a_row(self, limits: CallLimits, whose: CallOwner) -> ReachedLimit | None:
         """Return the limit of calls without a person where a chain has reached it, or None."""
@@ -544,6 +567,12 @@ class Budget:
         roots.setdefault(whose.root_id, set()).add(whose.chain)
         _forget(chains)
         _forget(roots)
+
+
+def _near(bounds: Sequence[HeldCeiling], used: Sequence[Sum], under_way: Sequence[Sum]) -> HeldCeiling | None:
+    """Return the first ceiling that calls under way may reach."""
+    sums = zip(bounds, used, under_way, strict=True)
+    return next((bound for bound, *both in sums if must_wait(bound.ceiling, *both)), None)
 
 
 def _within(near: HeldCeiling, situation: CallSituation) -> ReachedLimit:

@@ -11,14 +11,19 @@ What a stop means in a directory that it covers:
 - Until then, or until a person resumes what goes by itself (`StopFile.resume`), nothing automatic begins a turn in it.
 
 A file that cannot be read stops everything: a gate fails closed.
+
+Where the store is on a server (`SharedStops`), stops and resumptions are rows there too. Each process reads them
+twice a second into its file of stops; all processes take them in the order of the rows.
 """
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
 
@@ -27,8 +32,12 @@ import msgspec
 from instar.api.stats import StopMade, StoppedSession, StopReport, StopsReport
 from instar.git import common_folder, find_worktree
 from instar.store import StoreError
+from instar.store.database import SqlConnection
 from instar.store.lease import running, waiting
+from instar.store.store import database_at
 from instar.wire.document import atomic_write, locked
+
+log = logging.getLogger("instar.limits")
 
 EVERYWHERE: Final = "*"
 """The scope of a stop that holds for every directory."""
@@ -37,6 +46,10 @@ _REPAIR: Final = "run instar stop, which writes it anew"
 _PATIENCE: Final = 6.0
 """Seconds that is waited for turns to end: they need one, on a machine under load some more."""
 _LOOK: Final = 0.05
+_READ_EVERY: Final = 0.4
+"""Seconds between two looks at the rows of other machines' stops."""
+_SILENCE: Final = 10.0
+"""Seconds for which these rows may be unreadable before no model and no tool is called."""
 
 
 class StopFileError(Exception):
@@ -50,6 +63,15 @@ class StopOrdered(asyncio.CancelledError):
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Literal[1]
     stops: tuple[StopMade, ...]
+
+
+class StopOrder(msgspec.Struct, frozen=True):
+    """What a person ordered on one of the machines: a stop, or (`resumes`) what is automatic goes on in a scope."""
+
+    id: str
+    scope: str
+    time: int
+    resumes: bool
 
 
 def _said(stop: StopMade) -> str:
@@ -109,7 +131,7 @@ class StopFile:
                 with contextlib.suppress(OSError):
                     self.path.replace(self.path.with_suffix(".unreadable"))
             stop = StopMade(secrets.token_hex(8), scope, now)
-            self._write((*(one for one in earlier if not _within(one.scope, scope)), stop))
+            self._write(_stopped(earlier, stop))
         return stop
 
     def resume(self, scope: str) -> None:
@@ -119,8 +141,39 @@ class StopFile:
             if stops:
                 self._write(tuple(_resumed(one, scope) for one in stops))
 
+    def take(self, orders: Sequence[StopOrder]) -> None:
+        """Carry out, in their order, the orders that were not taken before. Raises `StopFileError` and `OSError`."""
+        with locked(self.path.parent):
+            taken = self._taken()
+            fresh = [one for one in orders if one.id not in taken]
+            stops = self.read()
+            for order in fresh:
+                if order.resumes:
+                    stops = tuple(_resumed(one, order.scope) for one in stops)
+                else:
+                    stops = _stopped(stops, StopMade(order.id, order.scope, order.time))
+            if fresh:
+                self._write(stops)
+                atomic_write(self._taken_path, msgspec.json.encode([one.id for one in orders]), 0o600)
+
+    @property
+    def _taken_path(self) -> Path:
+        return self.path.with_name("taken.json")
+
+    def _taken(self) -> Sequence[str]:
+        try:
+            return msgspec.json.decode(self._taken_path.read_bytes(), type=list[str])
+        except (OSError, msgspec.MsgspecError):
+            return []  # taken once more, they stop more than they should and never less
+
     def _write(self, stops: tuple[StopMade, ...]) -> None:
         atomic_write(self.path, msgspec.json.format(msgspec.json.encode(_Kept(1, stops))), 0o600)
+
+
+def _stopped(earlier: Sequence[StopMade], stop: StopMade) -> tuple[StopMade, ...]:
+    """Return the stops with one more. One that is known, since it was ordered here, gets its place among the others."""
+    known = next((one for one in earlier if one.id == stop.id), stop)
+    return (*(one for one in earlier if not _within(one.scope, known.scope)), known)
 
 
 def _within(inner: str, outer: str) -> bool:
@@ -132,11 +185,59 @@ def _resumed(stop: StopMade, scope: str) -> StopMade:
     return msgspec.structs.replace(stop, resumed=(*kept, scope))
 
 
-class StopState:
-    """What the stops mean for the sessions of one directory's instance. To be used on one event loop."""
+class SharedStops:
+    """The stops of all machines whose store is on one server, read into a file of stops; one for a process."""
 
-    def __init__(self, stops: StopFile, directory: Path, clock: Callable[[], int] | None = None) -> None:
+    def __init__(self, stops: StopFile) -> None:
         self._stops = stops
+        self._taken: list[StopOrder] | None = None
+        self._asked = self._read = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether the rows are to be read again; for others who ask they are not, from then on."""
+        now = time.monotonic()
+        if now - self._asked < _READ_EVERY:
+            return False
+        self._asked = now
+        return True
+
+    def read(self, connection: SqlConnection) -> None:
+        """Read the rows, and carry out what is new."""
+        orders = _orders(connection)
+        if orders != self._taken:
+            try:
+                self._stops.take(orders)
+            except (StopFileError, OSError) as error:
+                log.error("stops of other machines are not taken: %s", error)
+                return
+            self._taken = orders
+        self._read = time.monotonic()
+
+    def check(self) -> None:
+        """Raise `StoreError` when what other machines stopped is not known any more."""
+        silence = time.monotonic() - self._read
+        if silence > _SILENCE:
+            raise StoreError(
+                f"nothing may run: for {silence:.0f} seconds the database did not say what was stopped."
+                " It goes on once the database can be read"
+            )
+
+
+class StopState:
+    """What the stops mean for the sessions of one directory's instance. To be used on one event loop.
+
+    `shared`: those of other machines are known too, as long as somebody reads them.
+    """
+
+    def __init__(
+        self,
+        stops: StopFile,
+        directory: Path,
+        clock: Callable[[], int] | None = None,
+        shared: SharedStops | None = None,
+    ) -> None:
+        self._stops = stops
+        self.shared = shared
         self._path = str(stops.path)
         self._clock = clock or (lambda: time.time_ns() // 1_000_000)
         self._places = {directory.resolve(), Path(scope_of(directory))}
@@ -175,7 +276,9 @@ class StopState:
         return None if known == stop.id or self._goes_on(stop) else _said(stop)
 
     def check(self, session_id: str) -> None:
-        """Raise `StopOrdered` when nothing may go on in a session."""
+        """Raise `StopOrdered` when nothing may go on in a session, and `StoreError` as `SharedStops.check`."""
+        if self.shared is not None:
+            self.shared.check()
         if self.why(session_id) is not None:
             raise StopOrdered
 
@@ -185,6 +288,10 @@ class StopState:
         if self._problem:
             raise StopFileError(self._problem)
         self._heard = self._known[session_id] = self._id
+
+    def admitted(self, session_id: str, stop_id: str) -> None:
+        """A prompt was let in at another worker, which knew of this stop as the last one: it stopped none of it."""
+        self._known[session_id] = stop_id
 
     def session_made(self, session_id: str) -> None:
         """A session was made: it may do what a person's last prompt has let go on here."""
@@ -250,6 +357,8 @@ async def stop(data: Path, database: Path | str, scope: str) -> StopReport:
         raise NotStopped(
             f"nothing was stopped: {error.filename or data}: {error.strerror or error}"
         ) from error
+    order = StopOrder(made.id, scope, made.time, resumes=False)
+    problem = problem or await asyncio.to_thread(_share, StopFile(data), database, order)
     # Once more: what began meanwhile was stopped too.
     found = before | (await _running(database))[0]
     ours = {key: run for key, run in found.items() if covers(made.scope, Path(run.directory))}
@@ -261,6 +370,39 @@ async def stop(data: Path, database: Path | str, scope: str) -> StopReport:
         queued, problem = [], problem or str(error)
     ended = [msgspec.structs.replace(run, ended=key not in left) for key, run in ours.items()]
     return StopReport(made, ended, queued, len(found) - len(ours), problem)
+
+
+def resume(data: Path, database: Path | str, scope: str) -> None:
+    """Let what is automatic go on in a scope, on all machines. Raises `StopFileError`, `OSError` and `StoreError`."""
+    stops = StopFile(data)
+    stops.resume(scope)
+    if problem := _share(stops, database, StopOrder(secrets.token_hex(8), scope, _now(), resumes=True)):
+        raise StoreError(problem)
+
+
+def _share(stops: StopFile, database: Path | str, order: StopOrder) -> str:
+    """Tell an order to other machines where the store is on a server; return why that failed, or an empty text."""
+    if isinstance(database, Path):
+        return ""
+    server = database_at(database)
+    try:
+        with closing(server.open()) as connection:
+            connection.execute("BEGIN")
+            connection.run("lock_stops")
+            connection.run("drop_stops", (order.scope, order.resumes))
+            connection.run("put_stop", (order.id, order.scope, order.time, order.resumes))
+            orders = _orders(connection)
+            connection.execute("COMMIT")
+        stops.take(orders)
+    except (StopFileError, OSError) as error:
+        return str(error)
+    except Exception as error:
+        return f"other machines were not told: {server.explain(error)}"
+    return ""
+
+
+def _orders(connection: SqlConnection) -> list[StopOrder]:
+    return [StopOrder(*row) for row in connection.run("stops")]
 
 
 def stop_report(data: Path, state: StopState) -> StopsReport:

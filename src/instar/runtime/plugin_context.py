@@ -10,6 +10,7 @@ import msgspec
 from instar import __version__, wire
 from instar.approval.permissions import Approvals, Person
 from instar.approval.questions import Questioner, Questions
+from instar.limits.stop import SharedStops
 from instar.message import Origin
 from instar.plugin import Client, Host, PluginInput, Registry, Server, Shell, points
 from instar.session.instance import Instance
@@ -43,6 +44,7 @@ class Cluster(Protocol):
 
     approvals: type[Approvals]
     questions: type[Questions]
+    stops: SharedStops
 
     def turns(self, instance: Instance) -> "Turns":
         """Return the turns of an instance."""

@@ -17,7 +17,7 @@ from instar.event.bus import Bus
 from instar.git.project import Project, discover
 from instar.git.snapshot import Snapshot
 from instar.limits.budget import Budget
-from instar.limits.stop import StopFile, StopState
+from instar.limits.stop import SharedStops, StopFile, StopState
 from instar.message import Origin
 from instar.plugin import (
     Client,
@@ -130,6 +130,7 @@ class Runtime(InProcessClient):
         store = await _open_store(options, project, paths, config, bus)
         plugins = Plugins(bus, points.CORE, lambda: runtime.instance.config.plugin_timeouts)
         try:
+            stops = await _stop_state(options, paths, store)
             runtime = cls(
                 options,
                 reading,
@@ -145,7 +146,7 @@ class Runtime(InProcessClient):
                     budget=Budget(store, paths.database),
                     bus=bus,
                     plugins=plugins,
-                    stops=StopState(StopFile(paths.data), options.directory),
+                    stops=stops,
                     processes=processes,
                     children=children(processes, config, ground, lambda: runtime.instance.config),
                     snapshot=Snapshot.of(processes, project, paths.data, paths.home, config.snapshot),
@@ -337,6 +338,16 @@ async def _open_store(options: Options, project: Project, paths: Paths, config: 
     if store.passes_on:
         bus.through = store.publish
     return store
+
+
+async def _stop_state(options: Options, paths: Paths, store: Store) -> StopState:
+    """Return the stops that hold here; those of other machines are known where the store is on a server."""
+    file = StopFile(paths.data)
+    shared = None
+    if store.passes_on:
+        shared = options.shared.stops if options.shared else SharedStops(file)
+        await store.ask(shared.read)
+    return StopState(file, options.directory, shared=shared)
 
 
 def _approvals(

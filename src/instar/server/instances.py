@@ -77,6 +77,7 @@ class Instances:
         # psycopg is an extra, and takes a while to import
         from instar.cluster.absurd import AbsurdEngine
         from instar.cluster.sharing import Sharing
+        from instar.limits.stop import SharedStops, StopFile
         from instar.store.relay import Relay
 
         self._relay = Relay(self.paths.database)
@@ -86,15 +87,15 @@ class Instances:
         await self._relay.start()
         engine = AbsurdEngine(self.paths.database, self._relay)
         await engine.prepare()
-        self._shared = Sharing(engine, self._relay)
+        self._shared = Sharing(engine, self._relay, SharedStops(StopFile(self.paths.data)))
         self._working = asyncio.create_task(engine.work(self._carry_on), name="take up turns")
 
-    async def _carry_on(self, session_id: str, directory: str) -> bool:
+    async def _carry_on(self, session_id: str, directory: str, stop: str) -> bool:
         """Run the turn of a session in its directory; False where this machine has no such folder."""
         if not is_folder(directory):
             return False
         assert self._shared is not None
-        return await self._shared.carry_on(await self.get(directory), session_id)
+        return await self._shared.carry_on(await self.get(directory), session_id, stop)
 
     def answer_at(self, url: str, password: str | None) -> None:
         """Tell the plugins of runtimes that are opened from now on where the server is, and how it lets them in."""

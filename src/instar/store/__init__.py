@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from instar.api.project import ProjectCommands, ProjectIcon
+from instar.api.stats import Sum
 from instar.event import Todo
 from instar.message import PERSON, Message, Origin, Part, Rule, Session, Tokens
 from instar.wire import Plain
@@ -52,6 +53,14 @@ class Share(msgspec.Struct, frozen=True):
     scope: str
     key: str = ""
     since: int = 0
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """What a model call that runs may come to `most`, in each of the shares that it will be booked in."""
+
+    id: str
+    shares: Sequence[Share]
+    most: Sum
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -217,6 +226,12 @@ class PutUsage(msgspec.Struct, frozen=True):
     usage: Usage
 
 
+class DropReserved(msgspec.Struct, frozen=True):
+    """A model call ended for which `Store.reserve` kept something."""
+
+    id: str
+
+
 class Enqueue(msgspec.Struct, frozen=True):
     """Let a worker take a session up (`instar.cluster`): the engine's queue, name, parameters and options of a task."""
 
@@ -242,6 +257,7 @@ Write = (
     | DropAsk
     | PutTodos
     | PutUsage
+    | DropReserved
     | Enqueue
 )
 

@@ -9,6 +9,7 @@ from instar.store import (
     DropFollowUp,
     DropMessage,
     DropPart,
+    DropReserved,
     DropSession,
     Enqueue,
     Insert,
@@ -254,5 +255,6 @@ _ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
     DropPart: _drop("drop_part"),
     DropFollowUp: _drop("drop_follow_up"),
     DropAsk: _drop("drop_ask"),
+    DropReserved: _drop("drop_reserved"),
     Enqueue: _enqueue,
 }

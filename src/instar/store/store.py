@@ -42,6 +42,7 @@ from instar.store import (
     PutPart,
     PutValue,
     Recorded,
+    Reservation,
     Share,
     Stored,
     StoreError,
@@ -296,6 +297,28 @@ class Store:
         """Return the sums of booked calls for each share, from kept totals."""
         return await self._query(partial(_sums, shares))
 
+    async def reserve(
+        self,
+        reserved: Reservation,
+        shares: Sequence[Share],
+        decide: Callable[[list[Sum], list[Sum]], T | None],
+    ) -> T | None:
+        """Keep what a model call may cost, for a lease's time, unless `decide` says what forbids it; return that.
+
+        It is given what is booked for each of `shares`, and what is kept for the calls of all processes that run now,
+        in one transaction: of two that ask at once the second sees what the first was given.
+        """
+        self.check()
+        forbids: T | None = await self._writer.submit(
+            partial(_reserve, reserved, shares, decide, self.lease_ms)
+        )
+        return forbids
+
+    async def renew(self, reserved: Reservation) -> None:
+        """Keep it for a lease's time from now."""
+        renewed = partial(_fetch, "renew_reserved", (reserved.id, _now() + self.lease_ms))
+        await self._writer.submit(renewed)
+
     async def origins(self, session_id: str) -> dict[str, Origin]:
         """Return where a session's messages come from, by their ids; a person's are left out."""
         found = await self._read(tuple, "origins", (session_id,))
@@ -543,3 +566,22 @@ def _place(event_id: str, connection: SqlConnection) -> int:
     found = connection.run("event_place", (event_id,))
     found = found or connection.run("event_place_by_time", (event_id, _LATER))
     return int(found[0][0])
+
+
+def _reserve(
+    reserved: Reservation,
+    shares: Sequence[Share],
+    decide: Callable[[list[Sum], list[Sum]], T | None],
+    lasts: int,
+    connection: SqlConnection,
+) -> T | None:
+    now = _now()
+    connection.run("prune_reserved", (now,))
+    kept = [Sum(*connection.run("reserved", (one.scope, one.key, now))[0]) for one in shares]
+    forbids = decide(_sums(shares, connection), kept)
+    if forbids is None:
+        most = reserved.most
+        for share in reserved.shares:
+            row = (reserved.id, now + lasts, share.scope, share.key, most.tokens, most.cost, most.unpriced)
+            connection.run("put_reserved", row)
+    return forbids

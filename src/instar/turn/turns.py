@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
@@ -13,7 +14,7 @@ from instar.limits.budget import (
     CallOwner,
     ReachedLimit,
 )
-from instar.limits.stop import RESUME, StopFileError
+from instar.limits.stop import RESUME, SharedStops, StopFileError
 from instar.message import Origin, WithParts
 from instar.plugin import Busy, Invalid, NotFound, PromptBody
 from instar.session import changes
@@ -319,17 +320,28 @@ class StopListener:
     def __init__(self, instance: Instance, turns: Turns) -> None:
         self._instance = instance
         self._turns = turns
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to listen."""
-        self._task = asyncio.create_task(self._listen(), name="stopping")
+        self._tasks.append(asyncio.create_task(self._listen(), name="stopping"))
+        if (shared := self._instance.stops.shared) is not None:
+            self._tasks.append(asyncio.create_task(self._read(shared), name="reading stops"))
 
     async def close(self) -> None:
         """Listen no longer."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _read(self, shared: SharedStops) -> None:
+        """Read what other machines stop: beside `_listen`, which a server that does not answer must not hold up."""
+        while True:
+            if shared.is_due():
+                with contextlib.suppress(StoreError):  # `check` says it once that lasts
+                    await self._instance.store.ask(shared.read)
+            await asyncio.sleep(_SOON)
 
     async def _listen(self) -> None:
         while True:

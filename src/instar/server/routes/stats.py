@@ -1,5 +1,6 @@
 """instar's own operations on what was used, may be used and fills a window, and what a person stopped."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from instar.api.stats import (
 from instar.git.project import is_folder
 from instar.limits import statistics, stop
 from instar.limits.budget import DAY, Ceiling, HeldCeiling, tighter
-from instar.limits.stop import EVERYWHERE, StopFile, StopFileError, scope_of
+from instar.limits.stop import EVERYWHERE, StopFileError, scope_of
 from instar.plugin import Invalid
 from instar.runtime.context_report import context_report
 from instar.server import metrics
@@ -86,7 +87,7 @@ class StatsRoutes:
         """Let what is automatic go on in the directory's project, whatever stopped it."""
         scope = _scope(instance, body)
         try:
-            StopFile(instance.paths.data).resume(scope)
+            await asyncio.to_thread(stop.resume, instance.paths.data, instance.paths.database, scope)
         except StopFileError as error:
             raise Invalid(str(error)) from None
         return Resumed(scope)

@@ -39,3 +39,32 @@ UNION ALL
 (SELECT place, NULL, id, session_id, type, data, directory, project_id
 FROM instar_relay WHERE place > ?1 ORDER BY place LIMIT ?2)
 ORDER BY place LIMIT ?2;
+
+-- name: stops
+SELECT id, scope, time_created, resumes FROM instar_stop ORDER BY position;
+
+-- name: lock_stops
+LOCK TABLE instar_stop IN EXCLUSIVE MODE;
+
+-- name: drop_stops
+DELETE FROM instar_stop WHERE (scope = ?1 OR CAST(?1 AS text) = '*') AND (resumes OR NOT CAST(?2 AS boolean));
+
+-- name: put_stop
+INSERT INTO instar_stop (id, scope, time_created, resumes) VALUES (?, ?, ?, ?);
+
+-- name: reserved
+SELECT count(*), CAST(coalesce(sum(tokens), 0) AS bigint), coalesce(sum(cost), 0.0),
+  CAST(coalesce(sum(unpriced), 0) AS bigint)
+FROM instar_reserved WHERE scope = ? AND key = ? AND time_expires > ?;
+
+-- name: put_reserved
+INSERT INTO instar_reserved (id, time_expires, scope, key, tokens, cost, unpriced) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: renew_reserved
+UPDATE instar_reserved SET time_expires = ?2 WHERE id = ?1;
+
+-- name: drop_reserved
+DELETE FROM instar_reserved WHERE id = ?;
+
+-- name: prune_reserved
+DELETE FROM instar_reserved WHERE time_expires < ?;
