@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
 from typing import Any, Final, cast
@@ -66,9 +66,12 @@ class PostgresConnection:
         return self._pipeline is not None or status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 
     def run(self, name: str, parameters: Any = ()) -> list[Row]:
+        return self.ask(name, parameters)()
+
+    def ask(self, name: str, parameters: Any = ()) -> Callable[[], list[Row]]:
         statement = self._statements[name]
         found = self._send(statement, parameters)
-        return found.fetchall() if _returns(statement) else []
+        return found.fetchall if _returns(statement) else list
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
         if statement == "COMMIT":
@@ -104,6 +107,8 @@ class PostgresConnection:
             name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
             for name, value in parameters.items()
         }
+        if self._connection.closed and not self.in_transaction:
+            self._connection = self._connected()
         self._sent += 1
         if self._sent % _AT_ONCE == 0 and self._pipeline is not None:
             with self._connection.pipeline() as pipeline:

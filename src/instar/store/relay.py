@@ -107,9 +107,12 @@ class Relay:
             self._place = connection.run("last_place")[0][0]
         self._call(self._begun.set)
         while not self._closing:
-            while rows := connection.run("relayed_after", (self._place, _AT_ONCE)):
+            rows = connection.run("relayed_after", (self._place, _AT_ONCE))
+            if rows:
                 self._place = rows[-1][0]
                 self._call(self._tell, [stored_event(row) for row in rows])
+            if len(rows) == _AT_ONCE:
+                continue
             if connection.wait(_LOOK):
                 self._call(self._woken)
 
