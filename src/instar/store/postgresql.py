@@ -148,10 +148,10 @@ class PostgresConnection:
         (name,) = self.execute("SELECT md5(current_schema())").fetchone()
         self.script(f"LISTEN instar_{name}; LISTEN instar_work_{name}")
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until others have written something, or so long; True when there is something about turns to do."""
-        heard = [one.channel for one in self._connection.notifies(timeout=seconds, stop_after=1)]
-        return any(channel.startswith("instar_work_") for channel in heard)
+    def wait(self, seconds: float) -> list[str]:
+        """Wait until others have written something, or so long; return what was said of tasks (``wake_workers``)."""
+        heard = self._connection.notifies(timeout=seconds, stop_after=1)
+        return [one.payload for one in heard if one.channel.startswith("instar_work_")]
 
     def lock(self, number: int) -> None:
         """Take one of our locks on the schema until the transaction ends."""

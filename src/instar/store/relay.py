@@ -44,7 +44,7 @@ class Relay:
         self._observers: dict[Observer, None] = {}
         self._everybodys: dict[Observer, None] = {}
         self._read_back = asyncio.Event()
-        self._wakes: dict[Callable[[], None], None] = {}
+        self._wakes: dict[Callable[[str], None], None] = {}
         self._own: dict[str, None] = {}
         self._place: int | None = None
         self._closing = False
@@ -80,8 +80,8 @@ class Relay:
                     self._read_back.clear()
                     await self._read_back.wait()
 
-    def on_wake(self, callback: Callable[[], None]) -> Callable[[], object]:
-        """Call `callback` when there may be work for workers, or some is done; returns a function that stops it."""
+    def on_wake(self, callback: Callable[[str], None]) -> Callable[[], object]:
+        """Call `callback` with the key of a task that is done, or "" where one was written; returns what stops it."""
         self._wakes[callback] = None
         return lambda: self._wakes.pop(callback, None)
 
@@ -113,16 +113,16 @@ class Relay:
                 self._call(self._tell, [stored_event(row) for row in rows])
             if len(rows) == _AT_ONCE:
                 continue
-            if connection.wait(_LOOK):
-                self._call(self._woken)
+            for key in connection.wait(_LOOK):
+                self._call(self._woken, key)
 
     def _call(self, callback: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
             self._loop.call_soon_threadsafe(callback, *arguments)
 
-    def _woken(self) -> None:
+    def _woken(self, key: str) -> None:
         for callback in tuple(self._wakes):
-            callback()
+            callback(key)
 
     def _tell(self, events: list[Stored]) -> None:
         for event in events:
