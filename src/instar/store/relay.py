@@ -94,7 +94,7 @@ class Relay:
     def _run(self) -> None:
         while not self._closing:
             try:
-                with closing(self.server.open()) as connection:
+                with closing(self.server.listen()) as connection:
                     self._listen(connection)
             except (psycopg.Error, StoreError) as error:
                 log.warning("what other processes publish is not heard: %s", self.server.explain(error))
@@ -102,7 +102,6 @@ class Relay:
                 time.sleep(_LOOK)
 
     def _listen(self, connection: PostgresConnection) -> None:
-        connection.listen()
         if self._place is None:
             self._place = connection.run("last_place")[0][0]
         self._call(self._begun.set)
