@@ -144,14 +144,15 @@ OURS = """SELECT pid FROM pg_stat_activity WHERE application_name = 'instar' AND
 async def test_what_is_only_passed_on_waits_for_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("instar.store.writer._LINGER", 60)
     store = await open_store(url, lambda event: None)
+    # With the first one what is old is deleted, which is waited for.
+    store.publish(announced(SessionIdle(session_id="ses_1")))
+    await store.settled()
     for _ in range(10):
         store.publish(announced(SessionIdle(session_id="ses_1")))
         await asyncio.sleep(0)
     await asyncio.wait_for(store.commit([PutValue("p", "k", 1)]), PATIENCE)
-    written = "SELECT count(*), count(DISTINCT xmin::text) FROM "
-    assert run(
-        url, f"{written} (SELECT xmin FROM instar_relay UNION ALL SELECT xmin FROM instar_value) a"
-    ) == [(11, 1)]
+    rows = "SELECT xmin FROM instar_relay OFFSET 1"
+    assert run(url, f"SELECT count(*) FROM ({rows}) a JOIN instar_value v ON v.xmin = a.xmin") == [(10,)]
     await store.close()
 
 
