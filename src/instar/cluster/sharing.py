@@ -54,8 +54,6 @@ class SharedTurns(Turns):
         """See that a turn runs: some worker's, if a prompt was saved with its task."""
         if asked is None or live.turn is not None or not _is_shared(live):
             await super().start(live, asked)
-        else:
-            self._engine.wake()
 
     async def answer(self, live: SessionState, asked: WithParts) -> WithParts:
         """Wait until a prompt was answered, wherever that is."""

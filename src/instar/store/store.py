@@ -187,7 +187,7 @@ class Store:
             raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
         if encoded.wakes:
             self._note(events)
-        done = self._writer.submit(encoded.run, tuple(events))
+        done = self._writer.submit(encoded.run, tuple(events), asks=True)
         if _now() - self._pruned > _PRUNED_EVERY:
             self._pruned = _now()
             self._writer.submit(self._prune).add_done_callback(_log_failure)
@@ -316,8 +316,7 @@ class Store:
 
     async def renew(self, reserved: Reservation) -> None:
         """Keep it for a lease's time from now."""
-        renewed = partial(_fetch, "renew_reserved", (reserved.id, _now() + self.lease_ms))
-        await self._writer.submit(renewed)
+        await self._write("renew_reserved", (reserved.id, _now() + self.lease_ms))
 
     async def origins(self, session_id: str) -> dict[str, Origin]:
         """Return where a session's messages come from, by their ids; a person's are left out."""
@@ -338,7 +337,7 @@ class Store:
         self.check()
         now = _now()
         wanted = {"session_id": session_id, "owner": owner, "expires": now + ttl, "now": now}
-        found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
+        found = await self._write("take_lease", wanted)
         if not found:
             return None
         lease = Lease(session_id, owner, found[0][0], now + ttl, ttl)
@@ -368,7 +367,7 @@ class Store:
 
     async def _give_back(self, lease: Lease) -> None:
         held = (lease.session_id, lease.owner, lease.fence)
-        await self._writer.submit(partial(_fetch, "release_lease", held))
+        await self._write("release_lease", held)
 
     async def interrupt(self, session_id: str, now: int, *, resumes: bool = False) -> int:
         """Mark a session's open tool parts and unfinished answers as interrupted, in one commit.
@@ -424,16 +423,20 @@ class Store:
             self._relay.note_own(event.id for event in events if event.session_id)
         if _now() - self._relay_pruned > _RELAY_PRUNED_EVERY:
             self._relay_pruned = _now()
-            prune = partial(_fetch, "prune_relayed", (_now() - _RELAY_KEPT,))
-            self._writer.submit(prune).add_done_callback(_log_failure)
+            self._write("prune_relayed", (_now() - _RELAY_KEPT,)).add_done_callback(_log_failure)
+
+    def _write(self, name: str, parameters: Any) -> "asyncio.Future[list[Row]]":
+        """Run one statement in a transaction."""
+        return self._writer.submit(lambda connection: connection.ask(name, parameters), asks=True)
 
     def _query(self, question: Callable[[SqlConnection], T]) -> "asyncio.Future[T]":
         self.check()
         return self._readers.submit(question)
 
     async def _read(self, shape: Callable[[Row], Any], name: str, parameters: Any) -> list[Any]:
-        return await self._query(
-            lambda connection: [shape(row) for row in _fetch(name, parameters, connection)]
+        self.check()
+        return await self._readers.submit(
+            lambda connection: [shape(row) for row in _fetch(name, parameters, connection)], one_state=False
         )
 
     async def _look(self, shape: Callable[[Row], Any], name: str, parameters: Any) -> list[Any]:
@@ -583,5 +586,5 @@ def _reserve(
         most = reserved.most
         for share in reserved.shares:
             row = (reserved.id, now + lasts, share.scope, share.key, most.tokens, most.cost, most.unpriced)
-            connection.run("put_reserved", row)
+            connection.ask("put_reserved", row)
     return forbids
