@@ -16,7 +16,7 @@ from tests.store.conftest import Make
 from tests.turn import house
 from tests.waiting import PATIENCE, until
 
-from instar.event import Event, SessionUpdated
+from instar.event import Event, SessionIdle, SessionUpdated
 from instar.event import make as announced
 from instar.store import PutProject, PutSession, PutValue, StoreError
 from instar.store.database import SqlConnection, statements
@@ -139,6 +139,21 @@ async def test_the_stores_of_one_process_share_a_few_connections(url: str) -> No
 
 
 OURS = """SELECT pid FROM pg_stat_activity WHERE application_name = 'instar' AND pid <> pg_backend_pid()"""
+
+
+async def test_what_is_only_passed_on_waits_for_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instar.store.writer._LINGER", 60)
+    store = await open_store(url, lambda event: None)
+    # With the first one what is old is deleted, which is waited for.
+    store.publish(announced(SessionIdle(session_id="ses_1")))
+    await store.settled()
+    for _ in range(10):
+        store.publish(announced(SessionIdle(session_id="ses_1")))
+        await asyncio.sleep(0)
+    await asyncio.wait_for(store.commit([PutValue("p", "k", 1)]), PATIENCE)
+    rows = "SELECT xmin FROM instar_relay OFFSET 1"
+    assert run(url, f"SELECT count(*) FROM ({rows}) a JOIN instar_value v ON v.xmin = a.xmin") == [(10,)]
+    await store.close()
 
 
 async def test_a_connection_that_was_cut_while_nobody_used_it_is_not_noticed(

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
@@ -26,6 +27,8 @@ Work = Callable[[SqlConnection], Any]
 
 _GROUP: Final = 256
 """At most so many commits share one transaction."""
+_LINGER: Final = 0.02
+"""Seconds for which what is only passed on to other processes waits for more, or for a commit."""
 _READERS: Final = 2
 
 
@@ -126,12 +129,15 @@ class Writer:
         """Wait for a job and take those that wait behind it; False when the end was asked for."""
         jobs: list[_Job] = []
         job = self._queue.get()
+        patience = time.monotonic() + _LINGER
         try:
             while job is not None:
                 jobs.append(job)
                 if len(jobs) == _GROUP:
                     return jobs, True
-                job = self._queue.get_nowait()
+                if job.kept or job.work is None:
+                    patience = 0.0
+                job = self._queue.get(timeout=max(0.0, patience - time.monotonic()))
         except Empty:
             return jobs, True
         return jobs, False
