@@ -376,6 +376,32 @@ def test_what_waits_behind_a_turn_that_a_person_ends_is_answered(
     wait_until(lambda: asked() == ["go", "n0", "n1", "n2", "n3"])
 
 
+@pytest.mark.slow
+def test_a_server_that_wakes_up_queues_the_prompts_that_wait_for_it(
+    worker: Workers, short: str, tmp_path: Path
+) -> None:
+    script = '== when "interrupted"\ndelay: 3s\ntext: over\n' + QUEUED
+    servers = [worker(script, url=short) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    woken, other = runner_first(servers, short)
+    woken.process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor() as pool:
+        sent = [pool.submit(woken.ask, session, f"n{number}", "prompt_async") for number in range(8)]
+        wait_until(lambda: runner_first(servers, short)[0] is other)
+        woken.process.send_signal(signal.SIGCONT)
+        answers = [one.result() for one in sent]
+    assert [one.text for one in answers if one.status_code != 204] == []
+
+    def asked() -> list[str]:
+        messages = other.http.get(f"/session/{session}/message").json()
+        return [one["parts"][0]["text"] for one in messages if one["info"]["role"] == "user"]
+
+    wait_until(lambda: len(asked()) == 9)
+    assert sorted(asked()) == ["go", *sorted(f"n{number}" for number in range(8))]
+
+
 ASKS = """== turn
 tool: bash {"command": "echo hi"}
 tool: question {"questions": [{"question": "Which?", "header": "h", "options": [

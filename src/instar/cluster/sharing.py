@@ -21,7 +21,7 @@ from instar.runtime import Runtime
 from instar.runtime.client import InProcessSessions
 from instar.session.instance import Instance
 from instar.session.state import SessionState, now
-from instar.store import Stored, Write
+from instar.store import LeaseLost, Stored, Write
 from instar.store.lease import SessionBusy, owner_name
 from instar.store.relay import Relay
 from instar.turn import loop, prompt
@@ -198,6 +198,11 @@ class SharedSessions(InProcessSessions):
                 # What was said before stays before it.
                 return live, await self._queue(live, body, origin)
             return await super()._submit(session_id, body, origin)
+        except (Invalid, LeaseLost):
+            if not await self._runs_elsewhere(session_id):
+                raise
+            # The session was taken over meanwhile.
+            return live, await self._queue(live, body, origin)
         finally:
             await self._sessions.let_go(live)
 

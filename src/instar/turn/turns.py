@@ -59,7 +59,7 @@ class Turns:
         `by_person`: it came through a door, where nobody but a person prompts.
         """
         self.check(live)
-        if (refused := await self._instance.refusal(live, origin)) is not None:
+        if (refused := self._instance.bars(live, origin)) is not None:
             raise Invalid(refused)
         if not origin.is_person:
             await self._check_calls(live, origin)
