@@ -29,13 +29,13 @@ def unlocked() -> None:
     """From here on nobody in this process takes the write lock."""
     from instar.store import postgresql
 
-    taken = postgresql.PostgresConnection.lock
+    taken = postgresql.PostgresConnection._lock
 
     def lock(self: "postgresql.PostgresConnection", number: int) -> None:
         if number != postgresql._WRITING:
             taken(self, number)
 
-    postgresql.PostgresConnection.lock = lock  # type: ignore[method-assign]
+    postgresql.PostgresConnection._lock = lock  # type: ignore[method-assign]
 
 
 def writes(where: Path | str, locks: bool, seconds: float) -> tuple[int, list[float]]:

@@ -16,11 +16,11 @@ from tests.store.conftest import Make
 from tests.turn import house
 from tests.waiting import PATIENCE, until
 
-from instar.event import Event, SessionUpdated
+from instar.event import Event, SessionIdle, SessionUpdated
 from instar.event import make as announced
 from instar.store import PutProject, PutSession, PutValue, StoreError
 from instar.store.database import SqlConnection, statements
-from instar.store.postgresql import PostgresConnection
+from instar.store.postgresql import Connections, PostgresConnection
 from instar.store.store import Store, open_store
 from instar.testing import Machine, results
 
@@ -66,9 +66,10 @@ async def test_a_newer_instars_database_is_refused_with_both_versions(url: str) 
 
 
 async def test_a_process_that_holds_the_lock_holds_nobody_up_for_ever(url: str) -> None:
-    stopped = PostgresConnection(url)
+    stopped = PostgresConnection(Connections(url))
     store = await open_store(url, lambda event: None)
     stopped.begin(writes=True)
+    stopped.run("last_place")
     with pytest.raises(StoreError, match="another instar holds the database for longer than five seconds"):
         await store.commit([PutValue("p", "k", 1)])
     stopped.close()
@@ -122,6 +123,53 @@ async def test_a_store_works_again_once_its_server_is_back(url: str) -> None:
     await store.close()
 
 
+async def test_the_stores_of_one_process_share_a_few_connections(url: str) -> None:
+    stores = [await open_store(url, lambda event: None) for _ in range(12)]
+    most = 0
+    for number in range(5):
+        asked = [store.values("p") for store in stores]
+        written = [store.commit([PutValue("p", f"k{index}", number)]) for index, store in enumerate(stores)]
+        await asyncio.gather(*asked, *written)
+        most = max(most, len(run(url, OURS)))
+    assert 1 <= most <= 8
+    assert len(await stores[0].values("p")) == 12
+    for store in stores:
+        await store.close()
+    assert await until(lambda: asyncio.to_thread(lambda: not run(url, OURS)))
+
+
+OURS = """SELECT pid FROM pg_stat_activity WHERE application_name = 'instar' AND pid <> pg_backend_pid()"""
+
+
+async def test_what_is_only_passed_on_waits_for_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instar.store.writer._LINGER", 60)
+    store = await open_store(url, lambda event: None)
+    # With the first one what is old is deleted, which is waited for.
+    store.publish(announced(SessionIdle(session_id="ses_1")))
+    await store.settled()
+    for _ in range(10):
+        store.publish(announced(SessionIdle(session_id="ses_1")))
+        await asyncio.sleep(0)
+    await asyncio.wait_for(store.commit([PutValue("p", "k", 1)]), PATIENCE)
+    rows = "SELECT xmin FROM instar_relay OFFSET 1"
+    assert run(url, f"SELECT count(*) FROM ({rows}) a JOIN instar_value v ON v.xmin = a.xmin") == [(10,)]
+    await store.close()
+
+
+async def test_a_connection_that_was_cut_while_nobody_used_it_is_not_noticed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What was used just now is not tried before it is used again.
+    monkeypatch.setattr("instar.store.postgresql._IDLE", 0)
+    store = await open_store(url, lambda event: None)
+    await store.commit([PutValue("p", "k", 1)])
+    await store.values("p")
+    run(url, CUT)
+    assert await store.values("p") == {"k": 1}
+    await store.commit([PutValue("p", "k", 2)])
+    await store.close()
+
+
 async def test_a_statement_that_failed_works_again_once_its_reason_is_gone(url: str) -> None:
     store = await open_store(url, lambda event: None)
     run(url, "ALTER TABLE instar_value RENAME TO gone")
@@ -166,7 +214,8 @@ async def test_no_statement_of_a_turn_reads_a_whole_table(url: str) -> None:
     for statement in FILLED:
         run(url, statement)
     run(url, "ANALYZE")
-    connection = PostgresConnection(url)
+    connection = PostgresConnection(Connections(url))
+    connection.begin(writes=False)
     for name, statement in statements("postgresql").items():
         if (
             name in WHOLE

@@ -72,7 +72,7 @@ class AbsurdEngine:
                 await connection.execute("SELECT absurd.create_queue(%s)", (self._queue,))
         except psycopg.Error as error:
             raise self._server.explain(error) from error
-        self._relay.on_wake(self.wake)
+        self._relay.on_wake(self._heard)
 
     @property
     def _lease(self) -> int:
@@ -81,13 +81,9 @@ class AbsurdEngine:
 
     def wanted(self, session_id: str, directory: str, key: str, stop: str) -> Enqueue:
         """Return the write that makes a task of a session."""
-        what = {"session": session_id, "directory": directory, "stop": stop}
+        what = {"session": session_id, "directory": directory, "stop": stop, "key": key}
         options = {"max_attempts": _ATTEMPTS, "idempotency_key": key}
         return Enqueue((self._queue, _TASK, json.dumps(what), json.dumps(options)))
-
-    def wake(self) -> None:
-        """Look for work now."""
-        self._wake.set()
 
     async def work(self, run: Run) -> None:
         """Claim tasks and run them until `close`."""
@@ -106,24 +102,25 @@ class AbsurdEngine:
             for run_id, what in claimed:
                 task = asyncio.create_task(self._carry_out(run_id, what, run))
                 self._running.add(task)
-                task.add_done_callback(self._running.discard)
-            if not claimed:
+                task.add_done_callback(self._ended)
+            if not free or len(claimed) < free:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), _LOOK)
 
     async def finished(self, key: str) -> None:
         """Wait until a task is completed, failed or cancelled; one that was never written is."""
-        statement = (
-            f"SELECT 1 FROM absurd.t_{self._queue} WHERE idempotency_key = %s"  # noqa: S608 - our own name
-            " AND state IN ('pending', 'running', 'sleeping')"
-        )
-        await self.until(lambda: self._is_done(statement, key))
+        await self.until(lambda: self._is_done(key), key)
 
-    async def until(self, met: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a condition is met, which is looked at whenever work was written or done."""
+    async def until(self, met: Callable[[], Awaitable[bool]], key: str | None = None) -> None:
+        """Wait until a condition is met, which is looked at whenever work was written or done: with `key` this one."""
         woken = asyncio.Event()
+
+        def heard(said: str) -> None:
+            if key is None or said == key:
+                woken.set()
+
         # From before the first look: what happens between a look and the wait is not missed.
-        stop = self._relay.on_wake(woken.set)
+        stop = self._relay.on_wake(heard)
         try:
             while not await met():
                 with contextlib.suppress(TimeoutError):
@@ -145,7 +142,20 @@ class AbsurdEngine:
         if self._connection is not None:
             await self._connection.close()
 
-    async def _is_done(self, statement: str, key: str) -> bool:
+    def _heard(self, key: str) -> None:
+        if not key:
+            self._wake.set()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if len(self._running) == _CAPACITY - 1:
+            self._wake.set()
+
+    async def _is_done(self, key: str) -> bool:
+        statement = (
+            f"SELECT 1 FROM absurd.t_{self._queue} WHERE idempotency_key = %s"  # noqa: S608 - our own name
+            " AND state IN ('pending', 'running', 'sleeping')"
+        )
         try:
             return not await self._ask(statement, key)
         except (psycopg.Error, OSError) as error:
@@ -172,8 +182,9 @@ class AbsurdEngine:
             beating.cancel()
         try:
             if done:
-                await self._ask("SELECT absurd.complete_run(%s, %s)", self._queue, run_id)
-                await self._ask("SELECT pg_notify('instar_work_' || md5(current_schema()), '')")
+                told = "pg_notify('instar_work_' || md5(current_schema()), %s)"
+                key = what.get("key", "")
+                await self._ask(f"SELECT absurd.complete_run(%s, %s), {told}", self._queue, run_id, key)
             else:
                 later = (
                     "SELECT absurd.schedule_run(%s, %s, absurd.current_time() + make_interval(secs => %s))"

@@ -23,9 +23,6 @@ class Engine(Protocol):
     def wanted(self, session_id: str, directory: str, key: str, stop: str) -> Enqueue:
         """Return the write, for the transaction that saves a prompt, by which some worker takes it up."""
 
-    def wake(self) -> None:
-        """Look for work now: some was written."""
-
     async def work(self, run: Run) -> None:
         """Take up work until `close`, and keep what is taken for as long as `run` lasts."""
 

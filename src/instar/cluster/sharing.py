@@ -45,8 +45,8 @@ class SharedTurns(Turns):
         self._engine = engine
 
     def wanted(self, live: SessionState, body: PromptBody) -> Sequence[Write]:
-        """Return the task of a prompt, unless the turn that runs here takes it up."""
-        if body.no_reply or body.message_id is None or live.turn is not None or not _is_shared(live):
+        """Return the task of a prompt, also while a turn runs here: that may be over before the prompt is saved."""
+        if body.no_reply or body.message_id is None or not _is_shared(live):
             return ()
         return [_task(self._engine, self._instance, live, body.message_id)]
 
@@ -54,8 +54,6 @@ class SharedTurns(Turns):
         """See that a turn runs: some worker's, if a prompt was saved with its task."""
         if asked is None or live.turn is not None or not _is_shared(live):
             await super().start(live, asked)
-        else:
-            self._engine.wake()
 
     async def answer(self, live: SessionState, asked: WithParts) -> WithParts:
         """Wait until a prompt was answered, wherever that is."""
@@ -74,8 +72,6 @@ class SharedTurns(Turns):
         sessions = self._instance.sessions
         try:
             live = await sessions.open(session_id)
-            if live.broken and not live.held:
-                live.unread()
             await sessions.hold(live)
         except NotFound:
             return True

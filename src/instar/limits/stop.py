@@ -387,8 +387,7 @@ def _share(stops: StopFile, database: Path | str, order: StopOrder) -> str:
     server = database_at(database)
     try:
         with closing(server.open()) as connection:
-            connection.execute("BEGIN")
-            connection.run("lock_stops")
+            connection.begin(writes=True)
             connection.run("drop_stops", (order.scope, order.resumes))
             connection.run("put_stop", (order.id, order.scope, order.time, order.resumes))
             orders = _orders(connection)

@@ -1,8 +1,11 @@
 """Writes and events to the statements of one commit."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from instar import wire
 from instar.event import TYPES, Event
 from instar.store import (
     DropAsk,
@@ -45,6 +48,7 @@ from instar.wire import ids
 
 Operation = tuple[str, Any]
 """A statement's name and its parameters."""
+Answer = Callable[[], list[Row]]
 
 
 class EventPlace(NamedTuple):
@@ -72,44 +76,55 @@ class Commit(NamedTuple):
     wakes: bool
     """Whether other processes are woken to read what was written."""
 
-    def run(self, connection: SqlConnection) -> int:
-        """Run it within the transaction; return the last sequence number given out, or 0. Raises `LeaseLost`."""
-        for lease in self.fences:
-            if not connection.run("is_leased", (lease.session_id, lease.owner, lease.fence)):
+    def run(self, connection: SqlConnection) -> Callable[[], int]:
+        """Run it within the transaction. What is returned must be called before its end.
+
+        That gives the last sequence number given out, or 0. Raises `LeaseLost`.
+        """
+        held = [
+            connection.ask("is_leased", (lease.session_id, lease.owner, lease.fence)) for lease in self.fences
+        ]
+        for name, parameters in self.operations:
+            connection.ask(name, parameters)
+        self._pass_on(0, connection)
+        ends = self._put_events(connection)
+        for session_id in self.dropped:
+            connection.ask("drop_events", (session_id,))
+        if self.wakes:
+            connection.ask("wake_others")
+        return partial(self._check, held, ends)
+
+    def _pass_on(self, place: int, connection: SqlConnection) -> None:
+        for row in self.relayed.get(place, ()):
+            connection.ask("put_relayed", row)
+
+    def _put_events(self, connection: SqlConnection) -> dict[str, Answer]:
+        """Write the events. Returns, by session, the question for the number of the last one."""
+        left = Counter(event[0] for event in self.events)
+        ends = {session: connection.ask("advance", (session, count)) for session, count in left.items()}
+        for place, (session, event_id, kind, data) in enumerate(self.events, 1):
+            left[session] -= 1
+            connection.ask("put_event", (event_id, session, left[session], kind, data))
+            self._pass_on(place, connection)
+        return ends
+
+    def _check(self, held: list[Answer], ends: dict[str, Answer]) -> int:
+        for lease, found in zip(self.fences, held, strict=True):
+            if not found():
                 raise LeaseLost(
                     f"session {lease.session_id} was taken over by another process, or deleted:"
                     " nothing more is saved in it here"
                 )
-        for name, parameters in self.operations:
-            connection.run(name, parameters)
-        self._pass_on(0, connection)
-        last = self._number(connection) if self.events else 0
-        for session_id in self.dropped:
-            connection.run("drop_events", (session_id,))
-        if self.wakes:
-            connection.run("wake_others")
-        return last
-
-    def _pass_on(self, place: int, connection: SqlConnection) -> None:
-        for row in self.relayed.get(place, ()):
-            connection.run("put_relayed", row)
-
-    def _number(self, connection: SqlConnection) -> int:
-        counts: dict[str, int] = {}
-        for event in self.events:
-            counts[event[0]] = counts.get(event[0], 0) + 1
-        following: dict[str, int] = {}
-        for aggregate, count in counts.items():
-            ((end,),) = connection.run("advance", (aggregate, count))
-            following[aggregate] = end - count
-        told = zip(self.events, self.announced, strict=True)
-        for place, ((aggregate, event_id, kind, data), announced) in enumerate(told, 1):
-            following[aggregate] += 1
-            connection.run("put_event", (event_id, aggregate, following[aggregate], kind, data))
+        number = 0
+        following = {session: end()[0][0] - self._count(session) for session, end in ends.items()}
+        for (session, *_), announced in zip(self.events, self.announced, strict=True):
+            number = following[session] = following[session] + 1
             # Told again if the transaction is tried again; published only once one was committed.
-            announced.number(following[aggregate])
-            self._pass_on(place, connection)
-        return following[self.events[-1][0]]
+            announced.number(number)
+        return number
+
+    def _count(self, session: str) -> int:
+        return sum(event[0] == session for event in self.events)
 
 
 def encode_commit(
@@ -258,3 +273,12 @@ _ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
     DropReserved: _drop("drop_reserved"),
     Enqueue: _enqueue,
 }
+
+
+def swap_value(plugin: str, key: str, before: Any, value: Any, connection: SqlConnection) -> bool:
+    """Set a plugin's value for a key if it still is `before` (None: there is none); return whether it was."""
+    found = connection.run("value", (plugin, key))
+    if (wire.parse(found[0][0]) if found else None) != before:
+        return False
+    connection.run("put_value", (plugin, key, json_text(value)))
+    return True

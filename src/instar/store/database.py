@@ -1,7 +1,7 @@
 """What the store asks of a database: `sqlite.py` has SQLite's file, `postgresql.py` a PostgreSQL server."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -23,6 +23,9 @@ class SqlConnection(Protocol):
 
     def run(self, name: str, parameters: Any = ()) -> list[Row]:
         """Run a statement of ``sql/statements.sql``, by its name, and return its rows."""
+
+    def ask(self, name: str, parameters: Any = ()) -> Callable[[], list[Row]]:
+        """Run it as `run` does, without waiting where it lies on a server; what is returned waits for its rows."""
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
         """Run a statement, its parameters written as in SQLite, and return what `fetchone` and `fetchall` read from."""

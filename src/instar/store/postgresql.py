@@ -2,11 +2,14 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from instar import __version__
 from instar.settings.install import installing
@@ -37,46 +40,134 @@ PARAMETERS: Final = {
 _LEASE_MS: Final = 10_000
 _SHORTEST_MS: Final = 1000
 _LONGEST_MS: Final = 3_600_000
+_CONNECTIONS: Final = 8
+"""At most so many of one process, beside the one that listens and the engine's."""
+_LOCKED: Final = 5.0
+"""Seconds for which one who writes waits for another one of the same process."""
+_IDLE: Final = 1.0
+"""Seconds after which a connection is tried before it is lent again."""
 _AT_ONCE: Final = 100
 """At most so many statements are sent before the answers to all are read."""
 _PATIENCE: Final = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '20s'"
 """A process that was stopped within a transaction holds the others up for so long."""
 
 
-class PostgresConnection:
-    """A connection to a server; it is made anew when a transaction begins after it was lost. Raises `psycopg.Error`."""
+class Connections:
+    """The connections of one process to a server: each is lent for one transaction, or for one question.
+
+    Those who write take turns, so that only one of them waits for other processes. A pool of a library, which connects
+    in threads of its own, would not say why it cannot.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._statements = statements("postgresql")
-        self._connection = self._connected()
-        self._pipeline: contextlib.AbstractContextManager[psycopg.Pipeline] | None = None
-        self._sent = 0
-        self._numbers = count(1)
+        self._free: list[tuple[psycopg.Connection[Row], float]] = []
+        self._slots = threading.BoundedSemaphore(_CONNECTIONS)
+        self._writing = threading.Lock()
+        self._users = 0
 
-    def _connected(self) -> "psycopg.Connection[Row]":
+    def enter(self) -> None:
+        """Somebody wants to borrow until `leave`."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """What nobody wants any more is closed."""
+        self._users -= 1
+        if not self._users:
+            self._close()
+
+    def lend(self, *, writes: bool = False) -> "psycopg.Connection[Row]":
+        """Return a connection that nobody else uses until `give_back`. Raises `psycopg.Error`."""
+        if writes and not self._writing.acquire(timeout=_LOCKED):
+            raise errors.LockNotAvailable
+        self._slots.acquire()
+        try:
+            return self._one()
+        except BaseException:
+            self._done(writes)
+            raise
+
+    def give_back(self, connection: "psycopg.Connection[Row]", *, writes: bool = False) -> None:
+        """Take back what was lent. When that was lost the others are so, too: the server was restarted."""
+        if connection.closed:
+            self._close()
+        else:
+            self._free.append((connection, time.monotonic()))
+        self._done(writes)
+
+    def _one(self) -> "psycopg.Connection[Row]":
+        with contextlib.suppress(IndexError, psycopg.OperationalError):
+            connection, since = self._free.pop()
+            if time.monotonic() - since > _IDLE:
+                connection.execute("SELECT 1")
+            return connection
         made = psycopg.connect(self._url, **PARAMETERS)  # type: ignore[arg-type]
         made.execute(_PATIENCE)
         return made
 
+    def _done(self, writes: bool) -> None:
+        self._slots.release()
+        if writes:
+            self._writing.release()
+
+    def _close(self) -> None:
+        while True:
+            try:
+                connection, _ = self._free.pop()
+            except IndexError:
+                return
+            connection.close()
+
+
+_SHARED: Final = WeakValueDictionary[str, Connections]()
+"""Those of this process, by URL."""
+
+
+class PostgresConnection:
+    """Statements on a server, on a connection that is lent for each transaction. Raises `psycopg.Error`."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._lender = connections
+        self._lender.enter()
+        self._statements = statements("postgresql")
+        self._lent: psycopg.Connection[Row] | None = None
+        self._writes = False
+        self._pipeline: contextlib.AbstractContextManager[psycopg.Pipeline] | None = None
+        self._sent = 0
+        self._numbers = count(1)
+
+    @property
+    def _connection(self) -> "psycopg.Connection[Row]":
+        assert self._lent is not None
+        return self._lent
+
     @property
     def in_transaction(self) -> bool:
-        status = self._connection.info.transaction_status
-        # What it is within a pipeline is known at its end.
-        return self._pipeline is not None or status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+        return self._lent is not None
 
     def run(self, name: str, parameters: Any = ()) -> list[Row]:
+        return self.ask(name, parameters)()
+
+    def ask(self, name: str, parameters: Any = ()) -> Callable[[], list[Row]]:
         statement = self._statements[name]
-        found = self._send(statement, parameters)
-        return found.fetchall() if _returns(statement) else []
+        send = self.execute if self._lent is None else self._send
+        found = send(statement, parameters)
+        return found.fetchall if _returns(statement) else list
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
         if statement == "COMMIT":
             found = self._send(statement)
             self._wait()
+            self._end()
             return found
         if statement == "ROLLBACK":
             return self._roll_back()
+        if self._lent is None:
+            connection = self._lender.lend()
+            try:
+                return connection.execute(cast("Any", _translated(statement)), _given(parameters))
+            finally:
+                self._lender.give_back(connection)
         self._wait()
         return self._send(statement, parameters)
 
@@ -87,8 +178,13 @@ class PostgresConnection:
             # psycopg takes for prepared what a failed pipeline was about to prepare: that one would fail for ever.
             if self._connection.info.transaction_status == TransactionStatus.INTRANS:
                 self._connection.execute("ROLLBACK")
-        if self.in_transaction:
+        if self._connection.info.transaction_status != TransactionStatus.IDLE:
             self._connection.close()
+        self._end()
+
+    def _end(self) -> None:
+        connection, self._lent = self._connection, None
+        self._lender.give_back(connection, writes=self._writes)
 
     def _wait(self) -> None:
         """Wait for the answers of all that was sent. Raises the first error."""
@@ -97,18 +193,11 @@ class PostgresConnection:
             pipeline.__exit__(None, None, None)
 
     def _send(self, statement: str, parameters: Any = ()) -> Any:
-        if not isinstance(parameters, dict):
-            parameters = {f"p{number}": value for number, value in enumerate(parameters, 1)}
-        # PostgreSQL has no text with NUL.
-        given = {
-            name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
-            for name, value in parameters.items()
-        }
         self._sent += 1
         if self._sent % _AT_ONCE == 0 and self._pipeline is not None:
             with self._connection.pipeline() as pipeline:
                 pipeline.sync()
-        return self._connection.execute(cast("Any", _translated(statement)), given)
+        return self._connection.execute(cast("Any", _translated(statement)), _given(parameters))
 
     def stream(self, statement: str) -> Iterator[Row]:
         self._wait()
@@ -124,39 +213,47 @@ class PostgresConnection:
 
     def script(self, statements: str) -> None:
         """Run several statements without parameters."""
+        self._wait()
         self._connection.execute(cast("Any", statements))
 
     def begin(self, *, writes: bool) -> None:
-        if self._connection.closed:  # so it is after it was lost
-            self._connection = self._connected()
+        self._begin("" if writes else " ISOLATION LEVEL REPEATABLE READ READ ONLY", writes=writes)
+        if writes:
+            self._lock(_WRITING)
+
+    def begin_migration(self) -> None:
+        """Begin a transaction beside which nobody else changes the tables."""
+        self._begin()
+        self._lock(_MIGRATING)
+
+    def _begin(self, kind: str = "", *, writes: bool = False) -> None:
+        self._lent = self._lender.lend(writes=writes)
+        self._writes = writes
         # Statements are sent without waiting for the answer of each: others wait for the lock meanwhile.
         self._pipeline = self._connection.pipeline()
         self._pipeline.__enter__()
-        if writes:
-            self._connection.execute("BEGIN")
-            self.lock(_WRITING)
-        else:
-            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._connection.execute(cast("Any", f"BEGIN{kind}"))
 
     def listen(self) -> None:
         """Hear from now on when others have written something (``wake_others``, ``wake_workers``)."""
+        self._lent = self._lender.lend()
         (name,) = self.execute("SELECT md5(current_schema())").fetchone()
         self.script(f"LISTEN instar_{name}; LISTEN instar_work_{name}")
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until others have written something, or so long; True when there is something about turns to do."""
-        heard = [one.channel for one in self._connection.notifies(timeout=seconds, stop_after=1)]
-        return any(channel.startswith("instar_work_") for channel in heard)
+    def wait(self, seconds: float) -> list[str]:
+        """Wait until others have written something, or so long; return what was said of tasks (``wake_workers``)."""
+        heard = self._connection.notifies(timeout=seconds, stop_after=1)
+        return [one.payload for one in heard if one.channel.startswith("instar_work_")]
 
-    def lock(self, number: int) -> None:
+    def _lock(self, number: int) -> None:
         """Take one of our locks on the schema until the transaction ends."""
         statement = "SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()::text))"
         self._connection.execute(statement, (number,))
 
     def close(self) -> None:
-        with contextlib.suppress(psycopg.Error):
-            self._wait()
-        self._connection.close()
+        if self.in_transaction:
+            self._roll_back()
+        self._lender.leave()
 
     def day(self, time: str) -> str:
         return f"to_char(to_timestamp({time} / 1000), 'YYYY-MM-DD')"
@@ -177,16 +274,14 @@ class PostgresServer:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._connections = _SHARED.setdefault(url, Connections(url))
         self.relays = True
         self.lease_ms = _LEASE_MS
         parts = urlsplit(url)
         self.name = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
     def open(self) -> PostgresConnection:
-        try:
-            connection = PostgresConnection(self._url)
-        except psycopg.Error as error:
-            raise self.explain(error) from error
+        connection = PostgresConnection(self._connections)
         try:
             self._prepare(connection)
             self.lease_ms = self._lease(connection)
@@ -198,7 +293,14 @@ class PostgresServer:
     def connect(self, *, waits: bool = True) -> PostgresConnection:
         if not waits:
             raise BlockingIOError("a server is asked by a thread")
-        return PostgresConnection(self._url)
+        return PostgresConnection(self._connections)
+
+    def listen(self) -> PostgresConnection:
+        """Return a connection of its own that hears when others write. Raises `psycopg.Error`, `StoreError`."""
+        with contextlib.closing(self.open()):
+            listening = PostgresConnection(Connections(self._url))
+            listening.listen()
+            return listening
 
     def check(self) -> None:
         """Nobody takes a server's tables away unseen."""
@@ -238,8 +340,7 @@ class PostgresServer:
 
     def _prepare(self, connection: PostgresConnection) -> None:
         steps = migrations(SQL / "postgresql")
-        connection.execute("BEGIN")
-        connection.lock(_MIGRATING)
+        connection.begin_migration()
         tables = {
             row[0]
             for row in connection.execute(
@@ -269,6 +370,16 @@ class PostgresServer:
             "INSERT INTO instar_migration VALUES (?, ?, ?, ?, extract(epoch FROM now()) * 1000)",
             (step.version, step.name, step.checksum, __version__),
         )
+
+
+def _given(parameters: Any) -> dict[str, Any]:
+    """Parameters by their names in `_translated`. PostgreSQL has no text with NUL."""
+    if not isinstance(parameters, dict):
+        parameters = {f"p{number}": value for number, value in enumerate(parameters, 1)}
+    return {
+        name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
+        for name, value in parameters.items()
+    }
 
 
 @cache

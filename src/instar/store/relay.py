@@ -44,7 +44,7 @@ class Relay:
         self._observers: dict[Observer, None] = {}
         self._everybodys: dict[Observer, None] = {}
         self._read_back = asyncio.Event()
-        self._wakes: dict[Callable[[], None], None] = {}
+        self._wakes: dict[Callable[[str], None], None] = {}
         self._own: dict[str, None] = {}
         self._place: int | None = None
         self._closing = False
@@ -80,8 +80,8 @@ class Relay:
                     self._read_back.clear()
                     await self._read_back.wait()
 
-    def on_wake(self, callback: Callable[[], None]) -> Callable[[], object]:
-        """Call `callback` when there may be work for workers, or some is done; returns a function that stops it."""
+    def on_wake(self, callback: Callable[[str], None]) -> Callable[[], object]:
+        """Call `callback` with the key of a task that is done, or "" where one was written; returns what stops it."""
         self._wakes[callback] = None
         return lambda: self._wakes.pop(callback, None)
 
@@ -94,7 +94,7 @@ class Relay:
     def _run(self) -> None:
         while not self._closing:
             try:
-                with closing(self.server.open()) as connection:
+                with closing(self.server.listen()) as connection:
                     self._listen(connection)
             except (psycopg.Error, StoreError) as error:
                 log.warning("what other processes publish is not heard: %s", self.server.explain(error))
@@ -102,24 +102,26 @@ class Relay:
                 time.sleep(_LOOK)
 
     def _listen(self, connection: PostgresConnection) -> None:
-        connection.listen()
         if self._place is None:
             self._place = connection.run("last_place")[0][0]
         self._call(self._begun.set)
         while not self._closing:
-            while rows := connection.run("relayed_after", (self._place, _AT_ONCE)):
+            rows = connection.run("relayed_after", (self._place, _AT_ONCE))
+            if rows:
                 self._place = rows[-1][0]
                 self._call(self._tell, [stored_event(row) for row in rows])
-            if connection.wait(_LOOK):
-                self._call(self._woken)
+            if len(rows) == _AT_ONCE:
+                continue
+            for key in connection.wait(_LOOK):
+                self._call(self._woken, key)
 
     def _call(self, callback: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
             self._loop.call_soon_threadsafe(callback, *arguments)
 
-    def _woken(self) -> None:
+    def _woken(self, key: str) -> None:
         for callback in tuple(self._wakes):
-            callback()
+            callback(key)
 
     def _tell(self, events: list[Stored]) -> None:
         for event in events:

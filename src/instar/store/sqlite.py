@@ -8,7 +8,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -55,6 +55,10 @@ class SqliteConnection(sqlite3.Connection):
 
     def run(self, name: str, parameters: Any = ()) -> list[Row]:
         return self.execute(statements()[name], parameters).fetchall()
+
+    def ask(self, name: str, parameters: Any = ()) -> Callable[[], list[Row]]:
+        found = self.run(name, parameters)
+        return lambda: found
 
     def stream(self, statement: str) -> Iterator[Row]:
         return iter(self.execute(statement))

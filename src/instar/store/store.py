@@ -51,7 +51,7 @@ from instar.store import (
     Write,
     rows,
 )
-from instar.store.commit import EventPlace, encode_commit
+from instar.store.commit import EventPlace, encode_commit, swap_value
 from instar.store.database import Row, SqlConnection, SqlDatabase, Synchronous
 from instar.store.rows import stored_event
 from instar.store.sqlite import SqliteFile
@@ -187,7 +187,7 @@ class Store:
             raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
         if encoded.wakes:
             self._note(events)
-        done = self._writer.submit(encoded.run, tuple(events))
+        done = self._writer.submit(encoded.run, tuple(events), asks=True)
         if _now() - self._pruned > _PRUNED_EVERY:
             self._pruned = _now()
             self._writer.submit(self._prune).add_done_callback(_log_failure)
@@ -287,6 +287,12 @@ class Store:
         found = await self._read(tuple, "values", (plugin, prefix))
         return {key: wire.parse(text) for key, text in found if key.startswith(prefix)}
 
+    async def swap_value(self, plugin: str, key: str, before: Any, value: Any) -> bool:
+        """Set a plugin's value for a key if it still is `before` (None: there is none); return whether it was."""
+        self.check()
+        swapped: bool = await self._writer.submit(partial(swap_value, plugin, key, before, value))
+        return swapped
+
     async def usage(self, session_id: str | None = None, since: int = 0) -> list[Usage]:
         """Return booked model calls from `since` (ms) on, oldest first."""
         if session_id is None:
@@ -316,8 +322,7 @@ class Store:
 
     async def renew(self, reserved: Reservation) -> None:
         """Keep it for a lease's time from now."""
-        renewed = partial(_fetch, "renew_reserved", (reserved.id, _now() + self.lease_ms))
-        await self._writer.submit(renewed)
+        await self._write("renew_reserved", (reserved.id, _now() + self.lease_ms))
 
     async def origins(self, session_id: str) -> dict[str, Origin]:
         """Return where a session's messages come from, by their ids; a person's are left out."""
@@ -338,7 +343,7 @@ class Store:
         self.check()
         now = _now()
         wanted = {"session_id": session_id, "owner": owner, "expires": now + ttl, "now": now}
-        found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
+        found = await self._write("take_lease", wanted)
         if not found:
             return None
         lease = Lease(session_id, owner, found[0][0], now + ttl, ttl)
@@ -368,7 +373,7 @@ class Store:
 
     async def _give_back(self, lease: Lease) -> None:
         held = (lease.session_id, lease.owner, lease.fence)
-        await self._writer.submit(partial(_fetch, "release_lease", held))
+        await self._write("release_lease", held)
 
     async def interrupt(self, session_id: str, now: int, *, resumes: bool = False) -> int:
         """Mark a session's open tool parts and unfinished answers as interrupted, in one commit.
@@ -424,16 +429,20 @@ class Store:
             self._relay.note_own(event.id for event in events if event.session_id)
         if _now() - self._relay_pruned > _RELAY_PRUNED_EVERY:
             self._relay_pruned = _now()
-            prune = partial(_fetch, "prune_relayed", (_now() - _RELAY_KEPT,))
-            self._writer.submit(prune).add_done_callback(_log_failure)
+            self._write("prune_relayed", (_now() - _RELAY_KEPT,)).add_done_callback(_log_failure)
+
+    def _write(self, name: str, parameters: Any) -> "asyncio.Future[list[Row]]":
+        """Run one statement in a transaction."""
+        return self._writer.submit(lambda connection: connection.ask(name, parameters), asks=True)
 
     def _query(self, question: Callable[[SqlConnection], T]) -> "asyncio.Future[T]":
         self.check()
         return self._readers.submit(question)
 
     async def _read(self, shape: Callable[[Row], Any], name: str, parameters: Any) -> list[Any]:
-        return await self._query(
-            lambda connection: [shape(row) for row in _fetch(name, parameters, connection)]
+        self.check()
+        return await self._readers.submit(
+            lambda connection: [shape(row) for row in _fetch(name, parameters, connection)], one_state=False
         )
 
     async def _look(self, shape: Callable[[Row], Any], name: str, parameters: Any) -> list[Any]:
@@ -460,6 +469,10 @@ class Values:
     async def set(self, key: str, value: Any) -> None:
         """Set the value for `key`; None deletes it."""
         await self._store.commit([PutValue(self._plugin, key, value)])
+
+    async def swap(self, key: str, before: Any, value: Any) -> bool:
+        """Set the value for `key` if it still is `before` (None: there is none); return whether it was."""
+        return await self._store.swap_value(self._plugin, key, before, value)
 
     async def list(self, prefix: str = "") -> dict[str, Any]:
         """Return the keys that start with `prefix`, with their values."""
@@ -583,5 +596,5 @@ def _reserve(
         most = reserved.most
         for share in reserved.shares:
             row = (reserved.id, now + lasts, share.scope, share.key, most.tokens, most.cost, most.unpriced)
-            connection.run("put_reserved", row)
+            connection.ask("put_reserved", row)
     return forbids

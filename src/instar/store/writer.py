@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
@@ -26,6 +27,8 @@ Work = Callable[[SqlConnection], Any]
 
 _GROUP: Final = 256
 """At most so many commits share one transaction."""
+_LINGER: Final = 0.02
+"""Seconds for which what is only passed on to other processes waits for more, or for a commit."""
 _READERS: Final = 2
 
 
@@ -37,6 +40,10 @@ class _Job(msgspec.Struct, eq=False):
     events: Sequence[Event] = ()
     kept: bool = True
     """Whether the events tell of what was written: else they are published also when that failed."""
+    asks: bool = False
+    """Whether what `work` returns is to be called for its result, after all others: a server is waited for once."""
+    one_state: bool = True
+    """Whether what it reads has to be of one moment."""
     result: Any = None
     failure: Exception | None = None
 
@@ -69,16 +76,21 @@ class Writer:
         Nobody is refused: a turn that ends while the store is closed says so still.
         """
         if (self._under_way or pass_on) and not self._closing:
-            self._submit(_Job(pass_on, self._loop.create_future(), (event,), kept=False))
+            self._submit(_Job(pass_on, self._loop.create_future(), (event,), kept=False, asks=True))
         else:
             self._announce(event)
 
-    def submit(self, work: Work | None, events: Sequence[Event] = ()) -> "asyncio.Future[Any]":
-        """Queue `work`; the future has its result once it is durable and `events` were published."""
+    def submit(
+        self, work: Work | None, events: Sequence[Event] = (), *, asks: bool = False
+    ) -> "asyncio.Future[Any]":
+        """Queue `work`; the future has its result once it is durable and `events` were published.
+
+        `asks`: it returns a function that gives the result, which is called before the transaction ends.
+        """
         if self._closing:
             raise closed(self._database)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._submit(_Job(work, future, events))
+        self._submit(_Job(work, future, events, asks=asks))
         return future
 
     def _submit(self, job: _Job) -> None:
@@ -117,12 +129,15 @@ class Writer:
         """Wait for a job and take those that wait behind it; False when the end was asked for."""
         jobs: list[_Job] = []
         job = self._queue.get()
+        patience = time.monotonic() + _LINGER
         try:
             while job is not None:
                 jobs.append(job)
                 if len(jobs) == _GROUP:
                     return jobs, True
-                job = self._queue.get_nowait()
+                if job.kept or job.work is None:
+                    patience = 0.0
+                job = self._queue.get(timeout=max(0.0, patience - time.monotonic()))
         except Empty:
             return jobs, True
         return jobs, False
@@ -160,8 +175,8 @@ class Readers:
         self._loop = asyncio.get_running_loop()
         self._closing = False
 
-    def submit(self, work: Callable[[SqlConnection], T]) -> "asyncio.Future[T]":
-        """Queue `work`, done in one read transaction: it sees one state of the database."""
+    def submit(self, work: Callable[[SqlConnection], T], *, one_state: bool = True) -> "asyncio.Future[T]":
+        """Queue `work`. It is done in one read transaction and sees one state of the database, if it has to."""
         if self._closing:
             raise closed(self._database)
         if len(self._threads) < _READERS:
@@ -169,7 +184,7 @@ class Readers:
             self._threads.append(thread)
             thread.start()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Job(work, future))
+        self._queue.put(_Job(work, future, one_state=one_state))
         return future
 
     def close(self) -> None:
@@ -185,7 +200,8 @@ class Readers:
         while (job := self._queue.get()) is not None:
             try:
                 connection = connection or self._database.connect()
-                connection.begin(writes=False)
+                if job.one_state:
+                    connection.begin(writes=False)
                 job.result = None if job.work is None else job.work(connection)
             except Exception as error:  # the reader outlives it, the caller gets it
                 job.failure = self._database.explain(error)
@@ -259,6 +275,9 @@ def _transaction(connection: SqlConnection, jobs: list[_Job]) -> Exception | Non
         connection.begin(writes=True)
         for job in jobs:
             job.result = None if job.work is None else job.work(connection)
+        for job in jobs:
+            if job.asks:
+                job.result = job.result()
         connection.execute("COMMIT")
     except Exception as error:  # the writer outlives whatever happens, the callers get it
         if connection.in_transaction:

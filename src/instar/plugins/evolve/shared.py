@@ -111,7 +111,8 @@ class SharedRepository:
         self._observer = observer
         self._one = asyncio.Lock()
         self._began, self._again, self._pause = 0.0, 0.0, _PAUSE
-        self._key = f"shared:{sha256(url.encode()).hexdigest()[:32]}"
+        self.name = sha256(url.encode()).hexdigest()[:32]
+        self._key = f"shared:{self.name}"
 
     async def begin(self) -> None:
         """Let a workspace that is new here begin with what is accepted of it, where the workers have begun already.

@@ -149,7 +149,8 @@ INSERT INTO event_sequence (aggregate_id, seq) VALUES (?1, ?2)
 ON CONFLICT (aggregate_id) DO UPDATE SET seq = event_sequence.seq + ?2 RETURNING seq;
 
 -- name: put_event
-INSERT INTO event (id, aggregate_id, seq, type, data) VALUES (?, ?, ?, ?, ?);
+INSERT INTO event (id, aggregate_id, seq, type, data)
+SELECT ?1, aggregate_id, seq - ?3, ?4, ?5 FROM event_sequence WHERE aggregate_id = ?2;
 
 -- name: oldest_events
 SELECT rowid, id FROM event ORDER BY rowid LIMIT ?;

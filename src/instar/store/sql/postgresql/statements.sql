@@ -43,9 +43,6 @@ ORDER BY place LIMIT ?2;
 -- name: stops
 SELECT id, scope, time_created, resumes FROM instar_stop ORDER BY position;
 
--- name: lock_stops
-LOCK TABLE instar_stop IN EXCLUSIVE MODE;
-
 -- name: drop_stops
 DELETE FROM instar_stop WHERE (scope = ?1 OR CAST(?1 AS text) = '*') AND (resumes OR NOT CAST(?2 AS boolean));
 
