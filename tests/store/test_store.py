@@ -60,7 +60,7 @@ from instar.store import (
     Usage,
 )
 from instar.store.sqlite import SqliteFile
-from instar.store.store import Store, open_store
+from instar.store.store import Store, Values, open_store
 from instar.store.writer import Near
 from instar.wire import ids
 
@@ -298,6 +298,14 @@ async def test_a_plugins_value_comes_back_and_none_deletes_it(store: Store, valu
     await store.commit([PutValue("p", "k", None)])
     assert await store.value("p", "k") is None
     assert await store.value("q", "k") == "other"
+
+
+async def test_of_several_that_change_a_plugins_value_at_once_one_does(store: Store) -> None:
+    values = Values(store, "p")
+    for before, after in ((None, {"n": 1}), ({"n": 1}, {"n": 2})):
+        assert sorted(await asyncio.gather(*(values.swap("k", before, after) for _ in range(3)))) == [0, 0, 1]
+        assert await values.get("k") == after
+    assert not await values.swap("k", None, 3)
 
 
 async def test_a_prefix_is_a_prefix_and_no_pattern(store: Store) -> None:

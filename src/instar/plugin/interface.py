@@ -73,6 +73,9 @@ class KV(Protocol):
     async def set(self, key: str, value: Any) -> None:
         """Set the value for `key`; None deletes it."""
 
+    async def swap(self, key: str, before: Any, value: Any) -> bool:
+        """Set the value for `key` if it still is `before` (None: there is none); return whether it was."""
+
     async def list(self, prefix: str = "") -> dict[str, Any]:
         """Return the keys that start with `prefix`, with their values."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from instar import wire
 from instar.event import TYPES, Event
 from instar.store import (
     DropAsk,
@@ -272,3 +273,12 @@ _ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
     DropReserved: _drop("drop_reserved"),
     Enqueue: _enqueue,
 }
+
+
+def swap_value(plugin: str, key: str, before: Any, value: Any, connection: SqlConnection) -> bool:
+    """Set a plugin's value for a key if it still is `before` (None: there is none); return whether it was."""
+    found = connection.run("value", (plugin, key))
+    if (wire.parse(found[0][0]) if found else None) != before:
+        return False
+    connection.run("put_value", (plugin, key, json_text(value)))
+    return True

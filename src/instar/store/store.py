@@ -51,7 +51,7 @@ from instar.store import (
     Write,
     rows,
 )
-from instar.store.commit import EventPlace, encode_commit
+from instar.store.commit import EventPlace, encode_commit, swap_value
 from instar.store.database import Row, SqlConnection, SqlDatabase, Synchronous
 from instar.store.rows import stored_event
 from instar.store.sqlite import SqliteFile
@@ -287,6 +287,12 @@ class Store:
         found = await self._read(tuple, "values", (plugin, prefix))
         return {key: wire.parse(text) for key, text in found if key.startswith(prefix)}
 
+    async def swap_value(self, plugin: str, key: str, before: Any, value: Any) -> bool:
+        """Set a plugin's value for a key if it still is `before` (None: there is none); return whether it was."""
+        self.check()
+        swapped: bool = await self._writer.submit(partial(swap_value, plugin, key, before, value))
+        return swapped
+
     async def usage(self, session_id: str | None = None, since: int = 0) -> list[Usage]:
         """Return booked model calls from `since` (ms) on, oldest first."""
         if session_id is None:
@@ -463,6 +469,10 @@ class Values:
     async def set(self, key: str, value: Any) -> None:
         """Set the value for `key`; None deletes it."""
         await self._store.commit([PutValue(self._plugin, key, value)])
+
+    async def swap(self, key: str, before: Any, value: Any) -> bool:
+        """Set the value for `key` if it still is `before` (None: there is none); return whether it was."""
+        return await self._store.swap_value(self._plugin, key, before, value)
 
     async def list(self, prefix: str = "") -> dict[str, Any]:
         """Return the keys that start with `prefix`, with their values."""

@@ -15,6 +15,7 @@ from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority
+from instar.plugins.evolve.heartbeat.shared import SharedSchedule
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.install import ChangeCause, ChangeInstaller
 from instar.plugins.evolve.ledger.goodtree import NotServed, Served
@@ -86,6 +87,9 @@ class EvolveEngine:
             self.change_installer,
             self.observer,
         )
+        self.beats: SharedSchedule | None = None
+        if self.config.remote:
+            self.beats = SharedSchedule(given.kv, f"beats:{self.shared.name}", self.storage)
         self.look: Literal["", "accepted", "unaccepted"] = ""
         self._served: Served | None = None
         self._told: list[str] = []

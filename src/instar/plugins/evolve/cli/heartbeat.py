@@ -2,11 +2,19 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 import click
 
 from instar.plugin import Client, event
-from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, opened, workspace
+from instar.plugins.evolve.cli.command import (
+    NamedWorkspace,
+    OpenedEngine,
+    Printed,
+    command,
+    opened,
+    workspace,
+)
 from instar.plugins.evolve.heartbeat import report
 from instar.plugins.evolve.heartbeat.owner import Owner
 from instar.plugins.evolve.install import NotChanged
@@ -21,7 +29,7 @@ def group() -> None:
 @command()
 async def status(found: NamedWorkspace) -> Printed:
     """Show the next and the last heartbeats, their session, what was skipped and why."""
-    async with opened(found) as at:
+    async with _opened(found) as at:
         chosen, problems = report.chosen(at.engine, found.workspace.config, found.environment)
         distrust = [found.distrust] if found.distrust else []
         said = report.status(at.engine, chosen, [*distrust, *problems], at.means.halted())
@@ -53,7 +61,7 @@ async def now(found: NamedWorkspace) -> Printed:
 @click.option("--reason", default="", help="Why; it stands in the log.")
 async def pause(found: NamedWorkspace, reason: str) -> Printed:
     """Let no heartbeat begin until you resume them. One that runs goes on."""
-    async with opened(found) as at:
+    async with _opened(found) as at:
         changed = report.pause(at.engine.storage.heartbeat, reason)
     return Printed(changed, f"paused: {changed.why}")
 
@@ -61,13 +69,29 @@ async def pause(found: NamedWorkspace, reason: str) -> Printed:
 @command(order=True)
 async def resume(found: NamedWorkspace) -> Printed:
     """Let heartbeats go on, also after instar stop. What came due meanwhile is skipped."""
-    async with opened(found) as at:
+    async with _opened(found) as at:
         changed = report.resume(at.engine.storage.heartbeat, at.means.halted(), at.means.resume)
     return Printed(changed, f"resumed ({changed.why})" if changed.why else "nothing was paused")
 
 
 for _one in (status, now, pause, resume):
     group.add_command(_one)
+
+
+@contextlib.asynccontextmanager
+async def _opened(found: NamedWorkspace) -> AsyncIterator[OpenedEngine]:
+    """As `opened`; before and after it the book is brought together with those of the workers that share the workspace.
+
+    Where instar runs on this machine, that does it.
+    """
+    async with opened(found) as at:
+        shared = at.engine.beats
+        alone = shared is not None and Owner(at.engine.storage.heartbeat.folder).who() is None
+        if shared is not None and alone:
+            await shared.meet(beats=False)
+        yield at
+        if shared is not None and alone:
+            await shared.meet(beats=False)
 
 
 async def _at_rest(client: Client) -> None:

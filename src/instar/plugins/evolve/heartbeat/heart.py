@@ -82,6 +82,7 @@ class Heart:
             self._busy,
             look=scheduler.LOOK,
             halted=given.halted,
+            shared=engine.beats,
         )
         self._version = ""
         self._model: ModelName | None = None

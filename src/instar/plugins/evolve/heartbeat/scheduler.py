@@ -14,6 +14,7 @@ from instar.plugins.evolve.heartbeat import schedule
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
 from instar.plugins.evolve.heartbeat.schedule import BeatOutcome, Begun, State, Turned
+from instar.plugins.evolve.heartbeat.shared import SharedSchedule
 
 log = logging.getLogger("instar.evolve")
 
@@ -45,7 +46,8 @@ class Scheduler:
 
     `beat` runs one beat and returns what became of it. `every` is the interval in ms as the settings have it now (below
     1: off). `busy` says why a beat may not run now, "" when it may; it is asked only when one is due. `halted` is the
-    time in ms of the ``instar stop`` that holds, 0 for none.
+    time in ms of the ``instar stop`` that holds, 0 for none. `shared` is the schedule of the workers that share the
+    workspace, None where there are none.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Scheduler:
         clock: SystemClock | None = None,
         look: float = LOOK,
         halted: Callable[[], int] = lambda: 0,
+        shared: SharedSchedule | None = None,
     ) -> None:
         self._book = book
         self._owner = owner
@@ -67,6 +70,7 @@ class Scheduler:
         self._clock = clock or SystemClock()
         self._look = look
         self._halted = halted
+        self._shared = shared
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -79,6 +83,8 @@ class Scheduler:
                     log.error("heartbeat=stuck problem=%r", str(error))
                 await self._pause(self._look)
         finally:
+            if self._shared is not None and self._owner.held:
+                await self._shared.meet(beats=False)
             self._owner.release()
 
     def wake(self) -> None:
@@ -92,11 +98,17 @@ class Scheduler:
         if not self._owner.held:
             if not self._owner.take():
                 return
-            self._change(schedule.opened)
+            if self._shared is None:
+                self._change(schedule.opened)
         while True:
+            if self._shared is not None and not await self._shared.meet():
+                await self._pause(self._look)
+                continue
             state = await self._turn()
             if state.beat is not None:
-                await self._beat(state.beat)
+                # Whoever else would take over has to know that it begins.
+                if self._shared is None or await self._shared.meet():
+                    await self._beat(state.beat)
                 continue
             left = schedule.wait(state, self._clock.wall())
             await self._pause(self._look if left is None else min(left / 1000, self._look))
@@ -121,6 +133,7 @@ class Scheduler:
             return f"it could not be told whether other sessions are busy: {error}"
 
     async def _beat(self, begun: Begun) -> None:
+        renewing = asyncio.create_task(self._renew())
         try:
             outcome = await self._run_beat(begun)
         except asyncio.CancelledError:
@@ -129,6 +142,9 @@ class Scheduler:
         except Exception as error:
             log.exception("heartbeat=%d failed", begun.number)
             outcome = BeatOutcome(error=f"{type(error).__name__}: {error}")
+        finally:
+            # Nothing is waited for: what came of the beat is written before anything can cut that short.
+            renewing.cancel()
         while True:
             try:
                 self._change(lambda state, now: schedule.ended(state, now, outcome))
@@ -137,6 +153,11 @@ class Scheduler:
                 # It ran; as long as that is not written, no other may begin.
                 log.error("heartbeat=%d unwritten=%r", begun.number, str(error))
                 await self._pause(self._look)
+
+    async def _renew(self) -> None:
+        while self._shared is not None:
+            await asyncio.sleep(self._look)
+            await self._shared.meet()
 
     def _cut_short(self) -> None:
         try:

@@ -91,7 +91,7 @@ def busy(doing: Iterable[str], titles: Mapping[str, str], own: str = "", *, othe
 
 log = logging.getLogger("instar.evolve")
 
-_NOTE = "heartbeat"
+NOTE: Final = "heartbeat"
 """The note in the storage that says which session it is, by the directory that instar runs in."""
 
 
@@ -123,7 +123,7 @@ class HeartbeatSession:
         """Make a new session and keep in mind that it is this one. Raises `Invalid` and `OSError`."""
         body = SessionBody(title=settings.heartbeat_title, agent=settings.heartbeat_agent)
         made = await self._client.session.create(body)
-        self._storage.keep(_NOTE, {**self._kept(), self._directory: made.id})
+        self._storage.keep(NOTE, {**self._kept(), self._directory: made.id})
         return made
 
     async def clean(self, session_id: str, verdict: CleanupDecision, origin: Origin) -> Decision:
@@ -163,9 +163,9 @@ class HeartbeatSession:
 
     def _leave(self) -> None:
         self._storage.keep(
-            _NOTE, {key: value for key, value in self._kept().items() if key != self._directory}
+            NOTE, {key: value for key, value in self._kept().items() if key != self._directory}
         )
 
     def _kept(self) -> dict[str, object]:
-        kept = self._storage.note(_NOTE)
+        kept = self._storage.note(NOTE)
         return kept if isinstance(kept, dict) else {}

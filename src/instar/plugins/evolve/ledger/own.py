@@ -207,6 +207,13 @@ class Unkept:
         else:
             self._held[key] = value
 
+    async def swap(self, key: str, before: Any, value: Any) -> bool:
+        """Set the value for `key` if it still is `before` (None: there is none); return whether it was."""
+        if self._held.get(key) != before:
+            return False
+        await self.set(key, value)
+        return True
+
     async def list(self, prefix: str = "") -> dict[str, Any]:
         """Return the keys that start with `prefix`, with their values."""
         return {key: value for key, value in self._held.items() if key.startswith(prefix)}
