@@ -19,6 +19,8 @@ from tests.postgresql import cluster
 from tests.server.conftest import Served
 from tests.waiting import wait_until
 
+from instar.store import postgresql
+
 ECHO = '== when ""\ntext: {{user}}\n'
 TALK = '== turn\nreasoning: hm\ntext: I look.\ntool: bash {"command": "echo hi"}\n== turn\ntext: Done, as you see.\n'
 
@@ -500,6 +502,56 @@ def test_a_turn_ends_although_the_servers_lose_their_connections(
         messages = wait_until(lambda server=server: shown(server))
         assert [one["info"]["role"] for one in messages].count("user") == 1
     assert calls.read_text() == "call\n"
+
+
+CUT = """== when "^go"
+tool: bash {"command": "echo call >> calls.txt"}
+delay: 2s
+== when ""
+text: over
+"""
+
+
+@pytest.mark.slow
+def test_what_a_turn_left_open_when_nothing_could_be_saved_is_closed_before_it_goes_on(
+    worker: Workers, url: str
+) -> None:
+    server = worker(CUT)
+    session = server.session()
+    server.ask(session, "go", "prompt_async")
+
+    def parts() -> list[dict[str, Any]]:
+        messages = server.http.get(f"/session/{session}/message").json()
+        return [part for one in messages for part in one["parts"]]
+
+    wait_until(lambda: any(part["type"] == "tool" for part in parts()))
+    # A second task of the session waits at the same server.
+    server.ask(session, "and more", "prompt_async")
+    with psycopg.connect(url, autocommit=True) as database:
+        database.execute(
+            "SELECT pg_advisory_lock(%s, hashtext(current_schema()::text))", (postgresql._WRITING,)
+        )
+        time.sleep(8)
+    messages = ended(server, session)
+    assert [one["info"]["id"] for one in messages if one["info"]["role"] == "assistant"]
+    open_ones = [one["info"]["id"] for one in messages if "completed" not in one["info"]["time"]]
+    assert open_ones == [one["info"]["id"] for one in messages if one["info"]["role"] == "user"]
+    states = [part["state"]["status"] for part in parts() if part["type"] == "tool"]
+    assert not {"pending", "running"} & set(states)
+
+
+def test_a_prompt_to_the_server_that_runs_the_session_has_a_task_of_its_own(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    server = worker(STEPS)
+    session = server.session()
+    server.ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "calls.txt").exists)
+    server.ask(session, "and more", "prompt_async")
+    with psycopg.connect(url) as database:
+        ((queue,),) = database.execute("SELECT 'instar_' || left(md5(current_schema()), 16)").fetchall()
+        ((count,),) = database.execute(f"SELECT count(*) FROM absurd.t_{queue}").fetchall()
+    assert count == 2
 
 
 def stopped(server: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
