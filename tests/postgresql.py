@@ -9,9 +9,11 @@ import itertools
 import os
 import pwd
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,3 +101,13 @@ def database_variable(root: Path) -> dict[str, str]:
     return {
         "INSTAR_DATABASE": cluster().database("of_" + hashlib.sha256(str(root).encode()).hexdigest()[:24])
     }
+
+
+def change(database: Path | str, statement: str) -> None:
+    """Let another program change a store, be that a file or on a server."""
+    if isinstance(database, Path):
+        with closing(sqlite3.connect(database)) as file, file:
+            file.execute(statement)
+    else:
+        with psycopg.connect(database) as server:
+            server.execute(statement)

@@ -17,6 +17,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -32,15 +33,25 @@ from typing import Any, NamedTuple
 
 import psycopg
 from tests import postgresql
+from tests.campaign import evolutions
 from tests.campaign.campaign import Campaign
 
+ROOT = Path(__file__).parents[2]
+ENGINES = {"absurd": "instar", "dbos": "tests.campaign.dbos_engine"}
+"""What hands out the turns: the modules that a worker is started by."""
 LEASE = 3
 """Seconds of a session's lease here: faults come more often than with the 10 of a real cluster."""
 SETTINGS = ("shared_buffers=64MB", "max_connections=200", f"instar.lease_seconds={LEASE}")
 CALLS = 3
 """Calls of one turn, one after another."""
+GROWING = 0.05
+"""How often a prompt asks for a change of a hook script."""
 PATIENCE = 60.0
-"""Seconds after the last fault in which every turn must come to its end."""
+"""Seconds for which an answer is waited for."""
+REST = 120.0
+"""Seconds after the last fault in which every turn must come to its end, also what is queued."""
+SEEN = 20
+"""Messages in which the last prompt of a session is looked for."""
 BUSY = (400, 409)
 FAULTS = ("kill", "kill", "stop", "stop", "cut", "cut", "restart", "slow")
 CLIENTS = 3
@@ -64,25 +75,32 @@ tool: bash {"command": "./act {{match.1}} 2"}
 
 == when "^did (\w+) 2"
 tool: bash {"command": "./act {{match.1}} 3"}
-
-== when "^grow (\w+)"
-tool: evolve_hook_write {"hook": "bot.sh"}
-arg: content <<END
-#!/bin/sh
-case $1 in
-discover) echo '{"tools": [{"name": "t"}]}';;
-esac
-# version {{match.1}}
-END
-
-== when ""
-text: all done
 """
-BOT = """#!/bin/sh
-case $1 in
-discover) echo '{"tools": [{"name": "t"}]}';;
-esac
-# version 0"""
+SCRIPT += evolutions.SCRIPT
+SCRIPT += '\n== when ""\ntext: all done\n'
+
+
+NOTE_LEASES = """
+CREATE TABLE campaign_taken (session_id text, pid integer, at double precision);
+CREATE FUNCTION campaign_note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'INSERT' OR OLD.owner <> NEW.owner THEN
+    INSERT INTO campaign_taken
+    VALUES (NEW.session_id, split_part(NEW.owner, ':', 2)::int, extract(epoch FROM clock_timestamp()));
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER campaign_note AFTER INSERT OR UPDATE ON instar_lease FOR EACH ROW EXECUTE FUNCTION campaign_note();
+"""
+"""Who took a session's lease over, and when."""
+
+
+class Taken(NamedTuple):
+    """A worker took the lease of a session (``s03``) from another one, in seconds since the epoch."""
+
+    session: str
+    worker: str
+    when: float
 
 
 class Effect(NamedTuple):
@@ -109,28 +127,43 @@ def effects(path: Path) -> list[Effect]:
     return found
 
 
-def judge_effects(noted: Sequence[Effect]) -> dict[str, list[str]]:
-    """Return what of the calls must not be: one that ran twice, an old turn's or an old owner's that came later."""
+def judge_effects(noted: Sequence[Effect], taken: Sequence[Taken] = ()) -> dict[str, list[str]]:
+    """Return what of the calls must not be: one that ran twice, an old turn's or an old owner's that came later.
+
+    An owner that has taken the lease again may come back.
+    """
     found: dict[str, list[str]] = {"doubled": [], "overlapping": [], "out of order": []}
     starts = [one for one in noted if one.what == "start"]
     for (turn, step), count in Counter((one.turn, one.step) for one in starts).items():
         if count > 1:
             found["doubled"].append(f"call {step} of {turn} ran {count} times")
     of_session: dict[str, list[Effect]] = defaultdict(list)
+    of_turn: dict[str, list[Effect]] = defaultdict(list)
     for one in starts:
         of_session[one.session].append(one)
+        of_turn[one.turn].append(one)
     for session in of_session.values():
         for before, after in itertools.pairwise(session):
             if (after.turn, after.step) < (before.turn, before.step):
                 found["out of order"].append(
                     f"{after.turn} {after.step} came after {before.turn} {before.step}"
                 )
-        for turn in dict.fromkeys(one.turn for one in session):
-            owners = [one.worker for one in session if one.turn == turn]
-            changes = [owner for owner, last in zip(owners, ["", *owners], strict=False) if owner != last]
-            if len(changes) != len(set(changes)):
-                found["overlapping"].append(f"{turn} was run by {', '.join(changes)}")
+    for calls in of_turn.values():
+        found["overlapping"] += _returns(calls, taken)
     return found
+
+
+def _returns(calls: Sequence[Effect], taken: Sequence[Taken]) -> Iterator[str]:
+    former: set[str] = set()
+    for before, after in itertools.pairwise(calls):
+        if after.worker == before.worker:
+            continue
+        former.add(before.worker)
+        holders = [
+            (one.when, one.worker) for one in taken if one.session == after.session and one.when < after.when
+        ]
+        if after.worker in former and max(holders, default=(0.0, ""))[1] != after.worker:
+            yield f"{after.turn} was run by {after.worker} again after {before.worker}"
 
 
 def judge_history(
@@ -207,6 +240,8 @@ class Worker:
     def __init__(self, number: int, cluster: "Workers") -> None:
         self.number, self._cluster = number, cluster
         self.starts = 0
+        self.named: dict[int, str] = {}
+        """What its processes are called, by their ids."""
         self.address: str | None = None
         """None while it is down."""
         self._errors = cluster.folder / f"worker{number}.txt"
@@ -214,19 +249,21 @@ class Worker:
     def start(self) -> None:
         """Start it, and wait until it says where it listens."""
         self.starts += 1
-        environment = {**self._cluster.environment, "WORKER": f"w{self.number}.{self.starts}"}
-        command = [sys.executable, "-m", "instar", "serve", "--port", "0", "--no-auth"]
+        name = f"w{self.number}.{self.starts}"
+        own = {**self._cluster.workspaces.environment(self.number), "WORKER": name}
+        command = [sys.executable, "-m", self._cluster.program, "serve", "--port", "0", "--no-auth"]
         with self._errors.open("ab") as errors:
             self.process = subprocess.Popen(
                 [*command, "--database", self._cluster.database],
                 cwd=self._cluster.project,
-                env=environment,
+                env={**self._cluster.environment, **own},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
                 start_new_session=True,
             )
+        self.named[self.process.pid] = name
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if "listening on" in line:
@@ -246,7 +283,8 @@ class Worker:
 class Workers:
     """The workers, their project and their database."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, program: str) -> None:
+        self.program = program
         self.folder, self.project = folder, folder / "project"
         self.project.mkdir(parents=True)
         self.effects = folder / "effects.txt"
@@ -255,30 +293,36 @@ class Workers:
         act = self.project / "act"
         act.write_text(ACT)
         act.chmod(0o755)
-        home = folder / "home"
-        workspace = folder / "workspace"
-        (workspace / "hooks").mkdir(parents=True)
-        (workspace / "hooks" / "bot.sh").write_text(BOT)
-        (workspace / "hooks" / "bot.sh").chmod(0o755)
+        self.workspaces = evolutions.SharedWorkspaces(folder, count)
         config = {"model": "scripted/x", "snapshot": False, "permission": {"*": "allow"}}
         self.environment = {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
-            "HOME": str(home),
             "INSTAR_TRUST": "all",
             "INSTAR_CONFIG_CONTENT": json.dumps(config),
             "INSTAR_SCRIPT": str(folder / "script.txt"),
-            "INSTAR_WORKSPACE": str(workspace),
             "EFFECTS": str(self.effects),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         }
-        home.mkdir()
-        for root in (self.project, workspace):
-            for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-                named = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", *words]
-                subprocess.run(named, cwd=root, env=self.environment, check=True)
+        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "first"]):
+            evolutions.git(self.project, *words)
         self.server = postgresql.cluster(SETTINGS)
         self.database = self.server.database()
         self.all = [Worker(number, self) for number in range(count)]
+
+    def end(self) -> None:
+        """End those that run, and keep what their database logged."""
+        shutil.copy(self.server.folder / "log.txt", self.folder / "postgresql.txt")
+        for worker in self.all:
+            if worker.starts and worker.process.poll() is None:
+                worker.process.send_signal(signal.SIGCONT)
+                worker.kill()
+
+    def agree(self, accepted: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """End all, let each bring its workspace together with the others', and yield what was accepted and is lost."""
+        self.end()
+        self.workspaces.agree(self.project, self.environment, self.database)
+        yield from self.workspaces.judge(accepted)
 
     def up(self) -> list[str]:
         """The addresses of those that are not down."""
@@ -358,16 +402,16 @@ class Play:
         number = 0
         while not self.over.is_set():
             batch = chance.choice((1, 1, 1, 2, 3))
-            kind = "grow" if chance.random() < 0.03 else "work"
+            grows = chance.random() < GROWING
             for _ in range(batch):
                 number += 1
-                self.prompt(
-                    chance, name, f"{name}t{number:03}", kind, waits=batch == 1 and chance.random() < 0.5
-                )
-            self.settle(chance, name, PATIENCE)
+                turn = f"{name}t{number:03}"
+                text = f"grow {turn} in {chance.choice(evolutions.HOOKS)}" if grows else f"work {turn}"
+                self.prompt(chance, name, turn, text, waits=batch == 1 and chance.random() < 0.5)
+            self.settle(chance, name, REST)
             time.sleep(chance.random())
 
-    def prompt(self, chance: random.Random, name: str, turn: str, kind: str, *, waits: bool) -> None:
+    def prompt(self, chance: random.Random, name: str, turn: str, text: str, *, waits: bool) -> None:
         """Send one prompt; what came of it is in `sent`."""
         path = f"/session/{self.ids[name]}/{'message' if waits else 'prompt_async'}"
         try:
@@ -376,16 +420,16 @@ class Play:
                 chance.choice(self.workers.up()),
                 "POST",
                 path,
-                {"parts": [{"type": "text", "text": f"{kind} {turn}"}]},
+                {"parts": [{"type": "text", "text": text}]},
             )
             self.sent[name][turn] = True
             self.count("prompts accepted")
         except Refused as error:
-            status, text = error.args
+            status, said = error.args
             self.count("refused: busy" if status in BUSY else "refused: otherwise")
             if status in BUSY:
                 self.count(
-                    f"refusal {status}: {re.sub(r'(ses|msg)_[0-9A-Za-z]+|[0-9.]{3,}', '…', text)[:120]}"
+                    f"refusal {status}: {re.sub(r'(ses|msg)_[0-9A-Za-z]+|[0-9.]{3,}', '…', said)[:120]}"
                 )
             time.sleep(0.3)
         except (OSError, http.client.HTTPException, IndexError):
@@ -393,23 +437,26 @@ class Play:
             time.sleep(0.3)
 
     def settle(self, chance: random.Random, name: str, seconds: float) -> bool:
-        """Wait until the session's last prompt is answered; whether it is."""
+        """Wait until the session's last prompt that was accepted is answered; whether it is."""
         until = time.monotonic() + seconds
+        accepted = [turn for turn, sure in self.sent[name].items() if sure]
         while time.monotonic() < min(until, self.deadline):
             with contextlib.suppress(Refused, OSError, http.client.HTTPException, IndexError):
-                path = f"/session/{self.ids[name]}/message?limit=4"
+                path = f"/session/{self.ids[name]}/message?limit={SEEN}"
                 found = self.anywhere(chance, "GET", path)
-                last = found[-1]["info"] if found else {"role": "user"}
-                if (
-                    last["role"] == "assistant"
-                    and "completed" in last["time"]
-                    and last.get("finish") != "tool-calls"
-                ):
+                # Until then it stands in the session's queue.
+                is_there = not accepted or accepted[-1] in map(_turn, found)
+                if is_there and (not found or _finished(found[-1])):
                     return True
-                if not found:
-                    return False
             time.sleep(0.5)
         return False
+
+    def rest(self) -> None:
+        """Wait until no session is busy any more, also with what nobody knows to be accepted."""
+        chance, quiet = self.campaign.chance(5000), 0
+        while quiet < 3 and time.monotonic() < self.deadline:
+            quiet = 0 if self.anywhere(chance, "GET", "/session/status") else quiet + 1
+            time.sleep(1)
 
     # -- events ----------------------------------------------------------------------------------------
 
@@ -520,19 +567,34 @@ class Play:
     def judge(self) -> Iterator[tuple[str, str]]:
         """Yield what does not hold: its column and what it is."""
         noted = effects(self.workers.effects)
-        yield from _flat(judge_effects(noted))
+        yield from _flat(judge_effects(noted, self.taken()))
         chance = self.campaign.chance(3000)
+        accepted = []
         for name in self.names:
             messages = self.anywhere(chance, "GET", f"/session/{self.ids[name]}/message")
+            (self.workers.folder / f"{name}.json").write_text(json.dumps(messages, indent=1))
             of = [one for one in noted if one.session == name]
             self.count("turns done", sum(_finished(one) for one in messages))
             yield from _flat(judge_history(self.sent[name], messages, of))
+            for turn, status in evolutions.versions(messages):
+                self.count(f"versions {status}")
+                if status == "completed":
+                    accepted.append(turn)
         with self.workers.connect() as connection:
             stored = [row[0] for row in connection.execute("SELECT id FROM event ORDER BY rowid").fetchall()]
         self.count("events stored", len(stored))
         for heard in self.heard:
             self.count("events heard", len(heard))
             yield from _flat(judge_events(stored, [one for one, _, _ in heard]))
+        yield from self.workers.agree(accepted)
+
+    def taken(self) -> list[Taken]:
+        """Who took over which session when."""
+        sessions = {one: name for name, one in self.ids.items()}
+        workers = {pid: name for worker in self.workers.all for pid, name in worker.named.items()}
+        with self.workers.connect() as connection:
+            rows = connection.execute("SELECT session_id, pid, at FROM campaign_taken").fetchall()
+        return [Taken(sessions[one], workers[pid], at) for one, pid, at in rows if one in sessions]
 
     def takeovers(self) -> list[float]:
         """Seconds from each fault that stopped a worker to the next event of each session that it ran."""
@@ -566,6 +628,7 @@ COLUMNS = (
     "overlapping",
     "out of order",
     "unfinished",
+    "versions lost",
     "events missed",
     "events doubled",
     "events out of order",
@@ -576,11 +639,13 @@ SHOWN = 5
 
 def play(campaign: Campaign, folder: Path, options: argparse.Namespace) -> None:
     """Play it, and fill in the campaign's counts and findings."""
-    workers = Workers(folder, options.workers)
+    workers = Workers(folder, options.workers, ENGINES[options.engine])
     played = Play(campaign, workers, options.sessions)
     try:
         for worker in workers.all:
             worker.start()
+        with workers.connect() as connection:
+            connection.execute(NOTE_LEASES)
         chance = campaign.chance(4000)
         for name in played.names:
             played.ids[name] = played.anywhere(chance, "POST", "/session", {"title": name})["id"]
@@ -590,19 +655,17 @@ def play(campaign: Campaign, folder: Path, options: argparse.Namespace) -> None:
         _wait(played, options.minutes * 60)
         for thread in harming:
             thread.join()
-        played.deadline = time.monotonic() + PATIENCE
+        played.deadline = time.monotonic() + REST
         for thread in talkers:
             thread.join(max(played.deadline - time.monotonic(), 0) + LEASE)
+        played.rest()
         time.sleep(2)
         played.quiet.set()
         for thread in followers:
             thread.join(20)
         report(campaign, played)
     finally:
-        for worker in workers.all:
-            if worker.starts and worker.process.poll() is None:
-                worker.process.send_signal(signal.SIGCONT)
-                worker.kill()
+        workers.end()
 
 
 def report(campaign: Campaign, played: Play) -> None:
@@ -648,6 +711,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--sessions", type=int, default=64)
+    parser.add_argument("--engine", choices=ENGINES, default="absurd", help="what hands out the turns")
     parser.add_argument("--pause", type=float, default=4.0, help="seconds between two faults; 0: none")
     parser.add_argument("--keep", type=Path, help="a folder that does not exist, which is left afterwards")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")

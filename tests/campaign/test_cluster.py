@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.campaign.cluster import COLUMNS, Effect, effects, judge_effects, judge_events, judge_history
+from tests.campaign.cluster import COLUMNS, Effect, Taken, effects, judge_effects, judge_events, judge_history
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,8 +38,13 @@ def test_a_call_that_runs_twice_and_an_owner_that_comes_back_are_found() -> None
     }
     assert found(judge_effects([*good, start("s01t001", 3)])) == {
         "out of order": ["s01t001 3 came after s01t002 1"],
-        "overlapping": ["s01t001 was run by w0.1, w1.1, w0.1"],
+        "overlapping": ["s01t001 was run by w0.1 again after w1.1"],
     }
+    back = [start("s01t001", 1), start("s01t001", 2, "w1.1"), start("s01t001", 3)]
+    assert found(judge_effects(back, [Taken("s01", "w0.1", 0.2), Taken("s01", "w1.1", 0.4)])) == {
+        "overlapping": ["s01t001 was run by w0.1 again after w1.1"]
+    }
+    assert found(judge_effects(back, [Taken("s01", "w1.1", 0.2), Taken("s01", "w0.1", 0.4)])) == {}
 
 
 def test_a_line_that_a_kill_has_cut_is_none(tmp_path: Path) -> None:

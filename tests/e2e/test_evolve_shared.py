@@ -4,11 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.postgresql import cluster
+from tests.server.conftest import PASSWORD, Served
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +93,34 @@ class Worker:
         return (self.workspace / "hooks" / f"{name}.sh").read_text()
 
 
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    started = list[Served]()
+
+    def start(worker: Worker, script: str = "== turn\ntext: Done.\n") -> Served:
+        (worker.folder / "script.txt").write_text(script)
+        own = {"INSTAR_SERVER_PASSWORD": PASSWORD, "INSTAR_SCRIPT": str(worker.folder / "script.txt")}
+        arguments = ["--workspace", str(worker.workspace)]
+        started.append(Served(arguments, worker.folder / "project", worker.environment | own))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+def epoch(server: Served) -> int:
+    return int(server.http.get("/instar/evolve").json()["epoch"])
+
+
+def tools(server: Served) -> list[str]:
+    listed: list[str] = server.http.get("/experimental/tool/ids").json()
+    return [one for one in listed if one.startswith("bot_")]
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
     git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", "shared.git")
@@ -134,6 +165,32 @@ def test_what_one_worker_accepted_runs_at_the_next_turn_of_another(
     assert first.greets() == "it says Hello again!"
     heads = [git(one, "rev-parse", "main") for one in (bare, first.workspace, second.workspace)]
     assert len(set(heads)) == 1
+
+
+def test_a_server_where_nobody_prompts_uses_a_new_version_within_a_second(
+    first: Worker, worker: Callable[..., Worker], serve: Serve
+) -> None:
+    given = json.dumps({"hook": "bot.sh", "oldString": '"greet"', "newString": '"welcome"'})
+    here = serve(first, f"== turn\ntool: evolve_hook_edit {given}\n== turn\ntext: Done.\n")
+    there = serve(worker("second").clone())
+    assert [tools(one) for one in (here, there)] == [["bot_greet"], ["bot_greet"]]
+    before = epoch(there)
+    assert here.ask(here.session(), "go").status_code == 200
+    assert tools(here) == ["bot_welcome"]
+    began = time.monotonic()
+    wait_until(lambda: tools(there) == ["bot_welcome"])
+    assert time.monotonic() - began < 2  # this machine has other work too
+    assert epoch(there) == before + 1
+    # And back: what a person accepts at the command line beside a server.
+    script = first.workspace / "hooks" / "bot.sh"
+    script.write_text(script.read_text().replace('"welcome"', '"salute"'))
+    first.type("evolve", "--workspace", str(first.workspace), "accept", "--yes")
+    began = time.monotonic()
+    wait_until(lambda: [tools(one) for one in (here, there)] == [["bot_salute"], ["bot_salute"]])
+    assert time.monotonic() - began < 2  # this machine has other work too
+    # What a person orders by HTTP is pushed at once too.
+    assert there.http.post("/instar/evolve/rollback", json={}).status_code == 200
+    wait_until(lambda: tools(here) == ["bot_welcome"])
 
 
 def test_what_no_gate_accepted_is_not_run_whoever_pushed_it(

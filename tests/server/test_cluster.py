@@ -159,6 +159,58 @@ def test_another_server_goes_on_with_the_turn_of_one_that_is_lost(
     assert took < 4
 
 
+HALF = """== when ""
+text: half,
+delay: 2s
+text: whole
+"""
+
+
+@pytest.mark.slow
+def test_an_answer_that_was_half_written_when_its_server_was_lost_is_written_once(
+    worker: Workers, short: str
+) -> None:
+    servers = [worker(HALF, url=short) for _ in range(2)]
+    session = servers[0].session(title="t")
+    with servers[0].events() as heard:
+        servers[0].ask(session, "go", "prompt_async")
+        next(event for event in heard if event["type"] == "message.part.delta")
+        lost, other = runner_first(servers, short)
+        lost.process.kill()
+    began = time.monotonic()
+    messages = ended(other, session)
+    took = time.monotonic() - began
+    assert [one["info"]["role"] for one in messages] == ["user", "assistant"]
+    texts = [part["text"] for part in messages[1]["parts"] if part["type"] == "text"]
+    assert texts == ["half,whole"]
+    assert "error" not in messages[1]["info"]
+    # Three leases, and the answer itself.
+    assert took < 3 + 2 + 1
+
+
+@pytest.mark.slow
+def test_a_server_that_is_slowed_down_finishes_its_turn_or_another_does_but_not_both(
+    worker: Workers, short: str, tmp_path: Path
+) -> None:
+    servers = [worker(STEPS, url=short) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    calls = tmp_path / "project" / "calls.txt"
+    wait_until(calls.exists)
+    slow, other = runner_first(servers, short)
+    for _ in range(5):
+        slow.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        slow.process.send_signal(signal.SIGCONT)
+        time.sleep(0.3)
+    messages = ended(other, session)
+    assert calls.read_text() == "call\n"
+    assert [one["info"]["role"] for one in messages] == ["user", "assistant", "assistant"]
+    assert [part["text"] for part in messages[2]["parts"] if part["type"] == "text"] == ["over"]
+    (state,) = [part["state"] for part in messages[1]["parts"] if part["type"] == "tool"]
+    assert state["status"] in ("completed", "error")
+
+
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:
     here, there = worker(), worker()
     session = here.session()

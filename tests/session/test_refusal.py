@@ -1,12 +1,11 @@
 """A zombie spends nothing: a session that was deleted, put away, taken over, or whose instance is closed."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
 from tests.loopback import Loopback, calls, hang, text
+from tests.postgresql import change
 
 from instar.message import Origin, ToolPart, ToolRunning
 from instar.plugin import Invalid, NotFound, PromptBody
@@ -180,8 +179,8 @@ async def test_a_session_that_another_process_took_over_while_the_machine_slept_
     session = await door.session()
     await door.start(session, "go")
     await door.running()
-    with closing(sqlite3.connect(door.runtime.instance.paths.database)) as other, other:
-        other.execute("UPDATE instar_lease SET owner = 'elsewhere:1:x', fence = 9, time_expires = 1 << 60")
+    taken = "UPDATE instar_lease SET owner = 'elsewhere:1:x', fence = 9, time_expires = 4000000000000"
+    change(door.runtime.instance.paths.database, taken)
     (house.folder / "go").touch()
     await door.idle(session)
     assert len(loopback.asked) == 1

@@ -1,16 +1,16 @@
 """Sessions: made, opened, kept in memory, shared with other processes, deleted."""
 
 import asyncio
-import contextlib
 import json
 import re
-import sqlite3
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.postgresql import change
 from tests.waiting import until
 
 from instar.message import Rule, TextPart
@@ -189,12 +189,14 @@ async def test_a_message_that_could_not_be_stored_is_not_in_the_history(house: M
     door = await house.open()
     session = await door.session()
     await door.ask(session, "one")
-    with contextlib.closing(sqlite3.connect(house.data / "instar.db")) as database:
-        database.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON part WHEN NEW.data LIKE '%too much%'"
-            " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
-        )
-        database.commit()
+    database = door.runtime.instance.paths.database
+    full = (
+        "CREATE TRIGGER full BEFORE INSERT ON part WHEN NEW.data LIKE '%too much%'"
+        " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        if isinstance(database, Path)
+        else "ALTER TABLE part ADD CONSTRAINT \"the disk is full\" CHECK (data NOT LIKE '%too much%')"
+    )
+    change(database, full)
     with pytest.raises(StoreError, match="the disk is full"):
         await door.ask(session, "too much")
     assert (await door.live(session)).history == await door.stored(session)

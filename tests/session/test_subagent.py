@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.waiting import SOON
+from tests.waiting import SOON, until
 
 from instar.message import Rule
 from instar.plugin import SessionBody, Tool
@@ -204,6 +204,7 @@ async def begun(house: Machine) -> tuple[RuntimeUnderTest, str, str, asyncio.Eve
     session = await door.session()
     await asyncio.wait_for(door.ask(session, "go"), TIMEOUT)
     (made,) = await door.client.children(session)
+    await until(lambda: len(house.requests()) == 3)
     return door, session, made.id, released
 
 
@@ -227,7 +228,11 @@ async def test_an_abort_ends_the_turn_and_the_next_one_what_works_in_the_backgro
     door, session, child, _ = await begun(house)
     assert await asyncio.wait_for(door.client.abort(session), SOON)
     await door.idle(child)
-    assert not await door.client.abort(session)
+
+    async def has_ended() -> bool:
+        return not await door.client.abort(session)
+
+    await until(has_ended)
     assert len(house.requests()) == 3
 
 

@@ -56,8 +56,8 @@ class SharedTurns(Turns):
         self._engine = engine
 
     def wanted(self, live: SessionState, body: PromptBody) -> Sequence[Write]:
-        """Return the task of a prompt, unless the turn that runs here takes it up."""
-        if body.no_reply or body.message_id is None or live.turn is not None or not _is_shared(live):
+        """Return the task of a prompt, also while a turn runs here: that may be over before the prompt is saved."""
+        if body.no_reply or body.message_id is None or not _is_shared(live):
             return ()
         return [_task(self._engine, self._instance, live, body.message_id)]
 
@@ -83,8 +83,6 @@ class SharedTurns(Turns):
         sessions = self._instance.sessions
         try:
             live = await sessions.open(session_id)
-            if live.broken and not live.held:
-                live.unread()
             await sessions.hold(live)
         except NotFound:
             return True

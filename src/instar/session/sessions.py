@@ -372,7 +372,7 @@ class Sessions:
         try:
             if not live.is_kept:
                 await self.renew(live)
-            await self._catch_up(live)
+            await self.catch_up(live)
         except BaseException:
             await self.let_go(live)
             raise
@@ -402,11 +402,16 @@ class Sessions:
         await self._store.release(lease)
         return lease.fence
 
-    async def _catch_up(self, live: SessionState) -> None:
+    async def catch_up(self, live: SessionState) -> None:
+        """Read what was added since this process last held the session, or since its turn broke off."""
         async with live.reading:
             if live.catch_up():
-                await self._store.interrupt(live.id, now(), resumes=self.resumes)
-                await self._read(live)
+                try:
+                    await self._store.interrupt(live.id, now(), resumes=self.resumes)
+                    await self._read(live)
+                except BaseException:
+                    live.unread()
+                    raise
 
     async def _read(self, live: SessionState) -> None:
         session = await self._store.session(live.id)

@@ -215,6 +215,7 @@ class Turns:
                 if first is not None:
                     await first()
                 while live.take_wanted():
+                    await self._instance.sessions.catch_up(live)
                     await loop.run(self._instance, live)
                 await self._settle(live)
         except asyncio.CancelledError:
@@ -237,6 +238,8 @@ class Turns:
 
     async def _finish(self, live: SessionState) -> None:
         live.turn = None
+        if live.broken:
+            live.unread()
         self._instance.approvals.granted.pop(live.id, None)
         self._instance.stops.finish(live.id)
         self._instance.sessions.set_status(live, Idle())

@@ -238,13 +238,16 @@ class Notifications:
     async def tell(self, session_id: str) -> None:
         """Deliver to a session that is between two steps, or at the end of its turn."""
         while self._untold:
-            said = self._untold[0]
+            # Away before the wait: another session is not to be told it too.
+            said = self._untold.pop(0)
             try:
                 await self._messages.put(session_id, f"[evolve] {said}", TAKEN_BACK)
-            except (NotFound, Invalid) as error:
+            except BaseException as error:
+                self._untold.insert(0, said)
+                if not isinstance(error, NotFound | Invalid):
+                    raise
                 log.warning("session=%s untold=%s reason=%s", session_id, script.show(said), error)
                 return
-            self._untold.remove(said)
         await self._deliver([session_id])
 
     async def prompted(self, given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Tool, View, event, process, wire
 from instar.plugins.evolve import discovery, script, script_tools, settings, tools, views
@@ -20,6 +20,11 @@ from instar.plugins.evolve.sessions import ScriptSessions
 from instar.plugins.evolve.workspace import LocatedWorkspace, Workspace, locate, signature
 
 log = logging.getLogger("instar.evolve")
+
+_LOOK: Final = 0.5
+"""Seconds after which the database is asked for what other workers accepted."""
+_LONGEST_LOOK: Final = 60.0
+"""The same while the shared repository cannot be used: a git host would shut out who asks too often."""
 
 
 async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
@@ -66,6 +71,7 @@ class Evolve:
         self._prepared = False
         self._frozen_for = ""
         self._refreshing = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
         self.tools: dict[str, Tool] = {}
         safe = bool(given.flags.get("safe"))
         self.engine = EvolveEngine(
@@ -105,6 +111,8 @@ class Evolve:
         self.engine.policy.begin()
         await self.refresh()
         self.heart.start()
+        if self.engine.shared.url and self._input.automatic:
+            self._following = asyncio.create_task(self._follow(), name="follow the shared workspace")
 
     def hooks(self) -> Hooks:
         """Return what evolve does at which hook point."""
@@ -145,6 +153,22 @@ class Evolve:
             self._frozen_for = await self.engine.evolution.frozen()
             if await self.scripts.discover() or changed:
                 self._rebuild()
+
+    async def _follow(self) -> None:
+        """Use what other workers accept, and push what is accepted here, also while no session works."""
+        pause, epoch = _LOOK, self.engine.storage.ledger.epoch
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                if not self.engine.evolution.lock.locked():
+                    await self.notifications.settle()
+                if epoch != self.engine.storage.ledger.epoch:
+                    # Another instance of this worker may have taken it up.
+                    await self.refresh()
+                    epoch = self.engine.storage.ledger.epoch
+            except Exception:
+                log.exception("evolve=shared followed=false")
+            pause = min(2 * pause, _LONGEST_LOOK) if self.engine.shared.problem else _LOOK
 
     def _rebuild(self) -> None:
         registrations = self.scripts.registrations
@@ -203,6 +227,9 @@ class Evolve:
         await self.heart.heard(happened)
 
     async def _dispose(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
         await self.heart.close()
         await self.notifications.close()
         await self.engine.close()

@@ -136,8 +136,12 @@ class SharedRepository:
         """
         if not self.url or self._storage.safe is not None:
             return []
+        if self.problem and self._one.locked():
+            return []  # nobody waits for another who asks a repository that could not be used
         async with self._one:
             try:
+                # Another instance may have changed the workspace.
+                self._storage.ledger.refresh()
                 newest, state = await self._newest(), self._state()
                 if newest == state.commit and state.epoch == self._storage.ledger.epoch:
                     self.problem = ""
@@ -196,15 +200,21 @@ class SharedRepository:
                         f"no gate accepted it and it is not used: push {newest[:12] or 'another'} to {BRANCH} again, "
                         "by git push --force"
                     )
-            head = await self._commit("HEAD")
-            record = await self._record(head) if head == there else None
-            if (record is not None and record.files == self._files()) or await self._push(head):
-                await self._agreed(head)
+            # No change is half made meanwhile.
+            async with held(self._storage.ledger.lock, _PAUSE):
+                self._storage.ledger.refresh()
+                epoch, head = self._storage.ledger.epoch, await self._commit("HEAD")
+                record = await self._record(head) if head == there else None
+                agrees = record is not None and record.files == self._files()
+                if not agrees:
+                    await self._keep(f"{self._key}:{head}", await self._accepted(head))
+            if agrees or await self._push(head):
+                await self._agreed(head, epoch)
                 return said
         raise NotShared(f"{self.url}: others push faster than the gate runs here; it is tried again")
 
-    async def _push(self, head: str) -> bool:
-        """Record what is accepted here and push it; False where another was first."""
+    async def _accepted(self, head: str) -> CommitRecord:
+        """Return what is accepted here, which is in this commit."""
         files = self._files()
         there = {one.path: one.blob for one in await self._git.listed(head, FOLDERS)}
         missing = [path for path, one in files.items() if there.get(path) != one.blob]
@@ -215,7 +225,10 @@ class SharedRepository:
         }
         names = {path.partition("/")[2] for path in files if path.startswith("hooks/")}
         grants = {name: found for name in names if (found := self._storage.grants.of(name)) is not None}
-        await self._keep(f"{self._key}:{head}", CommitRecord(files, left, grants))
+        return CommitRecord(files, left, grants)
+
+    async def _push(self, head: str) -> bool:
+        """Push a commit that was recorded; False where another was first."""
         try:
             own = () if local(self.url) is None else (f"--receive-pack={_RECEIVE}",)
             await self._remote("push", "--quiet", *own, "--", self.url, f"{head}:refs/heads/{BRANCH}")
@@ -363,9 +376,9 @@ class SharedRepository:
         found = self._storage.note(_NOTE)
         return msgspec.convert(found, _SharedState) if found else _SharedState()
 
-    async def _agreed(self, commit: str) -> None:
+    async def _agreed(self, commit: str, epoch: int) -> None:
         await self._kv.set(self._key, commit)
-        self._storage.keep(_NOTE, _SharedState(commit, self._storage.ledger.epoch))
+        self._storage.keep(_NOTE, _SharedState(commit, epoch))
 
     async def _newest(self) -> str:
         return str(await self._kv.get(self._key) or "")
