@@ -78,6 +78,8 @@ _ALL: Final = 2**62
 """More rows than there are: SQLite knows no other word for all of them that PostgreSQL knows too."""
 
 _ENDED = "Tool execution was interrupted: the process that ran it ended."
+_NO_FENCE = 0
+"""Less than any lease's."""
 _CUT = "The answer was interrupted: the process that wrote it ended."
 
 
@@ -370,6 +372,11 @@ class Store:
         if known is not None and known.fence == lease.fence:
             del self._leases[lease.session_id]
         await self._give_back(lease)
+
+    def forfeit(self, session_id: str) -> None:
+        """Save nothing more in a session, as if its lease were lost; others get it with `release`."""
+        if (lease := self._leases.get(session_id)) is not None:
+            self._leases[session_id] = wire.replace(lease, fence=_NO_FENCE)
 
     async def _give_back(self, lease: Lease) -> None:
         held = (lease.session_id, lease.owner, lease.fence)
