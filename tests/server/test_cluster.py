@@ -433,6 +433,60 @@ def test_a_server_that_wakes_up_queues_the_prompts_that_wait_for_it(
     assert sorted(asked()) == ["go", *sorted(f"n{number}" for number in range(8))]
 
 
+def limits(tmp_path: Path, **limits: Any) -> None:
+    """Set limits for all servers."""
+    folder = tmp_path / "home" / ".config" / "instar"
+    folder.mkdir(parents=True)
+    (folder / "instar.json").write_text(json.dumps({"limits": limits}))
+
+
+@pytest.mark.slow
+def test_a_person_who_prompts_at_another_server_lets_the_calls_in_a_row_begin_anew(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    limits(tmp_path, calls=2)
+    servers = [worker(QUEUED.replace("sleep 60", "sleep 2")) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    _, other = runner_first(servers, url)
+    # Two calls for the first prompt, and one for each that waits behind it.
+    for number in range(3):
+        assert other.ask(session, f"n{number}", "prompt_async").status_code == 204
+
+    def texts() -> list[str]:
+        messages = other.http.get(f"/session/{session}/message").json()
+        return [part["text"] for one in messages for part in one["parts"] if part["type"] == "text"]
+
+    wait_until(lambda: texts()[-2:] == ["n2", "n2"])
+    messages = other.http.get(f"/session/{session}/message").json()
+    assert [one["info"]["error"] for one in messages if "error" in one["info"]] == []
+
+
+FAILS = """== when "^bad"
+error: auth wrong key
+
+== when ""
+text: {{user}}
+"""
+
+
+def test_a_provider_that_refuses_pauses_at_every_server_until_one_gets_an_answer(
+    worker: Workers, tmp_path: Path
+) -> None:
+    limits(tmp_path, failures=2)
+    servers = [worker(FAILS) for _ in range(2)]
+
+    def paused() -> list[list[str]]:
+        return [list(server.http.get("/instar/limits").json()["waiting"]) for server in servers]
+
+    for server in servers:
+        server.ask(server.session(title="t"), "bad")
+    wait_until(lambda: paused() == [["scripted"]] * 2)
+    servers[0].ask(servers[0].session(title="t"), "good")
+    wait_until(lambda: paused() == [[]] * 2)
+
+
 ASKS = """== turn
 tool: bash {"command": "echo hi"}
 tool: question {"questions": [{"question": "Which?", "header": "h", "options": [
