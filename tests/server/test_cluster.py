@@ -320,6 +320,35 @@ def _of(response: httpx2.Response) -> Iterator[dict[str, Any]]:
             yield json.loads(line[6:])
 
 
+@pytest.mark.slow
+def test_an_event_of_one_server_alone_is_no_place_to_come_back_to_at_another(
+    worker: Workers, url: str
+) -> None:
+    here, there = worker(ECHO), worker(ECHO)
+    here.session()
+    with (
+        here.http.stream("GET", "/event") as response,
+        psycopg.connect(url, autocommit=True) as database,
+        ThreadPoolExecutor() as beside,
+    ):
+        lines = response.iter_lines()
+        # What is told while nobody can write was made before the place, and is stored behind it.
+        database.execute(
+            "SELECT pg_advisory_lock(%s, hashtext(current_schema()::text))", (postgresql._WRITING,)
+        )
+        made = beside.submit(there.session)
+        time.sleep(1)
+        here.http.post("/tui/append-prompt", json={"text": "hm"})
+        next(line for line in lines if "tui.prompt.append" in line)
+        place = next(line for line in lines if line.startswith("id: "))[4:]
+        database.execute("SELECT pg_advisory_unlock_all()")
+        session = made.result()
+    there.session()
+    with there.http.stream("GET", "/event", headers={"Last-Event-ID": place}) as response:
+        heard = next(_of(response))
+    assert heard["properties"]["sessionID"] == session
+
+
 LONG = """== turn
 tool: bash {"command": "touch begun.txt; sleep 60"}
 == turn
