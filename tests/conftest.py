@@ -15,6 +15,7 @@ from tests import started
 _CLUSTER = [
     "e2e/test_evolve_shared.py",
     "e2e/test_heartbeat_shared.py",
+    "server/test_backup.py",
     "server/test_cluster.py",
     "server/test_upgrades.py",
 ]
