@@ -301,6 +301,61 @@ def test_who_waits_for_an_answer_at_a_server_that_ends_is_told_that_it_goes_on(
     ended(worker(HALF), session)
 
 
+LOOKS = """import asyncio
+
+from instar.plugin import Tool
+
+
+async def execute(args, ctx):
+    with (ctx.directory / "looks.txt").open("a") as file:
+        file.write("look\\n")
+    await asyncio.sleep(1)
+    return "seen"
+
+
+tool = Tool("Looks.", {"type": "object", "properties": {}}, execute, idempotent=True)
+"""
+
+GAZES = """import { appendFileSync } from "node:fs"
+
+export default {
+  description: "Gazes.",
+  args: {},
+  idempotent: true,
+  async execute(args, context) {
+    appendFileSync(`${context.directory}/gazes.txt`, "gaze\\n")
+    await new Promise((done) => setTimeout(done, 1000))
+    return "gazed"
+  },
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_lost_call_of_an_idempotent_tool_is_made_again_and_no_other(
+    worker: Workers, short: str, tmp_path: Path
+) -> None:
+    own = tmp_path / "home" / ".config" / "instar" / "tools"
+    own.mkdir(parents=True)
+    (own / "look.py").write_text(LOOKS)
+    (own / "gaze.js").write_text(GAZES)
+    script = STEPS.replace("tool:", "tool: look {}\ntool: gaze {}\ntool:")
+    servers = [worker(script, url=short) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    notes = [tmp_path / "project" / name for name in ("calls.txt", "looks.txt", "gazes.txt")]
+    wait_until(lambda: all(one.exists() for one in notes))
+    lost, other = runner_first(servers, short)
+    lost.process.kill()
+    messages = ended(other, session)
+    assert [one.read_text() for one in notes] == ["call\n", "look\nlook\n", "gaze\ngaze\n"]
+    states = {part["tool"]: part["state"] for part in messages[1]["parts"] if part["type"] == "tool"}
+    assert [states[name]["output"] for name in ("look", "gaze")] == ["seen", "gazed"]
+    assert "interrupted" in states["bash"]["error"]
+    assert [one["info"]["role"] for one in messages] == ["user", "assistant", "assistant"]
+    assert messages[-1]["parts"][-2]["text"] == "over"
+
+
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:
     here, there = worker(), worker()
     session = here.session()
