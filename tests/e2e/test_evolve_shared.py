@@ -1,11 +1,15 @@
 """Workers with data of their own share a workspace by a bare repository, and a PostgreSQL database."""
 
+import base64
 import json
 import os
+import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -137,16 +141,25 @@ def worker(tmp_path: Path, bare: Path) -> Callable[..., Worker]:
     return make
 
 
+def lay_out(worker: Worker) -> None:
+    for folder in ("hooks", "tests"):
+        (worker.workspace / folder).mkdir(parents=True)
+    for name in ("bot", "two"):
+        for path, text in ((f"hooks/{name}.sh", BOT), (f"tests/{name}_test.sh", TEST)):
+            (worker.workspace / path).write_text(text.replace("NAME", name))
+            (worker.workspace / path).chmod(0o755)
+
+
+def says(worker: Worker) -> str:
+    """What the script's tool answers, as it stands."""
+    return worker.text().partition('{"result": "')[2].partition('"')[0]
+
+
 @pytest.fixture
 def first(worker: Callable[..., Worker], bare: Path) -> Worker:
     """The worker whose workspace became the shared one."""
     made = worker("first")
-    for folder in ("hooks", "tests"):
-        (made.workspace / folder).mkdir(parents=True)
-    for name in ("bot", "two"):
-        for path, text in ((f"hooks/{name}.sh", BOT), (f"tests/{name}_test.sh", TEST)):
-            (made.workspace / path).write_text(text.replace("NAME", name))
-            (made.workspace / path).chmod(0o755)
+    lay_out(made)
     assert made.greets() == "it says Hello!"
     assert git(bare, "rev-parse", "main") == git(made.workspace, "rev-parse", "HEAD")
     return made
@@ -171,19 +184,19 @@ def test_a_server_where_nobody_prompts_uses_a_new_version_within_a_second(
     first: Worker, worker: Callable[..., Worker], serve: Serve
 ) -> None:
     given = json.dumps({"hook": "bot.sh", "oldString": '"greet"', "newString": '"welcome"'})
-    here = serve(first, f"== turn\ntool: evolve_hook_edit {given}\n== turn\ntext: Done.\n")
-    there = serve(worker("second").clone())
+    script = f"== turn\ntool: evolve_hook_edit {given}\n== turn\ntext: Done.\n"
+    here, there = serve(first, script), serve(worker("second").clone(), script)
     assert [tools(one) for one in (here, there)] == [["bot_greet"], ["bot_greet"]]
     before = epoch(there)
+    # Either takes the turn up.
     assert here.ask(here.session(), "go").status_code == 200
-    assert tools(here) == ["bot_welcome"]
     began = time.monotonic()
-    wait_until(lambda: tools(there) == ["bot_welcome"])
+    wait_until(lambda: [tools(one) for one in (here, there)] == [["bot_welcome"], ["bot_welcome"]])
     assert time.monotonic() - began < 2  # this machine has other work too
     assert epoch(there) == before + 1
     # And back: what a person accepts at the command line beside a server.
-    script = first.workspace / "hooks" / "bot.sh"
-    script.write_text(script.read_text().replace('"welcome"', '"salute"'))
+    bot = first.workspace / "hooks" / "bot.sh"
+    bot.write_text(bot.read_text().replace('"welcome"', '"salute"'))
     first.type("evolve", "--workspace", str(first.workspace), "accept", "--yes")
     began = time.monotonic()
     wait_until(lambda: [tools(one) for one in (here, there)] == [["bot_salute"], ["bot_salute"]])
@@ -313,3 +326,157 @@ def test_a_project_that_the_person_does_not_trust_names_no_shared_repository(
     made.settings.write_text("{}")
     (made.folder / "project" / "instar.json").write_text(json.dumps({"evolve": {"remote": str(bare)}}))
     assert '""' in made.type("config", "show", "evolve.remote").stdout
+
+
+SSH = """#!/bin/sh
+for command; do :; done
+case "$(cat FOLDER/answers)" in
+refuses) echo "ssh: connect to host bot.example port 22: Connection refused" >&2; exit 255 ;;
+asks) case "$*" in *BatchMode=yes*) ;; *) sleep 100 ;; esac
+  echo "git@bot.example: Permission denied (publickey,password)." >&2; exit 255 ;;
+hangs) sleep 100 ;;
+*) exec sh -c "$command" ;;
+esac
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, worker: Callable[..., Worker], bare: Path) -> Callable[[str], Worker]:
+    """Make workers whose ssh is a program that runs what it is to run at the other side here, or fails."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "ssh").write_text(SSH.replace("FOLDER", str(tmp_path)))
+    (programs / "ssh").chmod(0o755)
+    (tmp_path / "answers").write_text("")
+
+    def make(name: str) -> Worker:
+        made = worker(name, f"ssh://git@bot.example{bare}")
+        made.environment["PATH"] = f"{programs}:{made.environment['PATH']}"
+        return made
+
+    return make
+
+
+def shares(first: Worker, second: Worker, bare: Path) -> None:
+    """What the first one changes by a remote runs at the second one, whose workspace is a clone."""
+    lay_out(first)
+    assert first.greets() == "it says Hello!"
+    git(second.folder, "clone", "--quiet", "--branch", "main", str(bare), "ws")
+    assert second.greets() == "it says Hello!"
+    first.edit("Hello, all!")
+    assert second.greets() == "it says Hello, all!"
+
+
+def failure(worker: Worker, greeting: str) -> str:
+    """Why a change that a turn made is not shared."""
+    told = worker.edit(greeting, old=says(worker))
+    assert says(worker) == greeting
+    (line,) = [one for one in told.splitlines() if "evolve=shared" in one]
+    return line.partition("problem=")[2]
+
+
+def test_workers_share_by_ssh_and_go_on_where_it_fails(
+    ssh: Callable[[str], Worker], bare: Path, tmp_path: Path
+) -> None:
+    first, second = ssh("first"), ssh("second")
+    shares(first, second, bare)
+    name = f"ssh://bot.example{bare}"
+    goes_on = "so this worker goes on with what it has"
+    for answer, said in {
+        "refuses": "ssh: connect to host bot.example port 22: Connection refused",
+        "asks": "git@bot.example: Permission denied (publickey,password).",
+        "hangs": "it did not end within 30 s",
+    }.items():
+        (tmp_path / "answers").write_text(answer)
+        assert f"{name} cannot be reached, {goes_on}: {said}" in failure(second, f"Hello, {answer}!")
+    (tmp_path / "answers").write_text("")
+    hook = bare / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho the branch is protected >&2\nexit 1\n")
+    hook.chmod(0o755)
+    said = failure(second, "Hello, protected!")
+    assert f"{name} takes no push, {goes_on}: remote: the branch is protected" in said
+    hook.unlink()
+    second.run("== turn\ntext: Done.\n")
+    assert first.greets() == "it says Hello, protected!"
+
+
+class GitHost(BaseHTTPRequestHandler):
+    """git's own program for HTTP, for who knows the password; `folder` holds the repositories."""
+
+    protocol_version = "HTTP/1.1"
+    folder: Path
+    login = "Basic " + base64.b64encode(b"eve:secret").decode()
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] != self.login:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        path, _, query = self.path.partition("?")
+        given = {
+            "GIT_PROJECT_ROOT": str(self.folder),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
+            "CONTENT_TYPE": self.headers["Content-Type"] or "",
+            "HTTP_CONTENT_ENCODING": self.headers["Content-Encoding"] or "",
+            "HTTP_GIT_PROTOCOL": self.headers["Git-Protocol"] or "",
+            "REMOTE_USER": "eve",
+        }
+        sent = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        backend = ["git", "http-backend"]
+        done = subprocess.run(backend, input=sent, env=os.environ | given, stdout=subprocess.PIPE, check=True)
+        head, _, body = done.stdout.partition(b"\r\n\r\n")
+        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+        self.send_response(int(fields.pop("Status", "200").split()[0]))
+        for name, value in (fields | {"Content-Length": str(len(body))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815 - the library's name
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def https(tmp_path: Path, bare: Path) -> Iterator[str]:
+    """The repository's URL at a server whose certificate `certificate.pem` says who it is."""
+    certificate = tmp_path / "certificate.pem"
+    files = ("-keyout", str(tmp_path / "key.pem"), "-out", str(certificate))
+    kind = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    subprocess.run(["openssl", "req", *kind, *name, *files], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, tmp_path / "key.pem")
+    git(bare, "config", "http.receivepack", "true")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Host", (GitHost,), {"folder": tmp_path}))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://localhost:{server.server_port}/{bare.name}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_workers_share_by_https_with_a_password_and_are_asked_for_none(
+    worker: Callable[..., Worker], https: str, bare: Path, tmp_path: Path
+) -> None:
+    first, second = worker("first", https), worker("second", https)
+    for one in (first, second):
+        home = Path(one.environment["HOME"])
+        (home / ".netrc").write_text("machine localhost login eve password secret\n")
+        (home / ".gitconfig").write_text(f"[http]\n\tsslCAInfo = {tmp_path / 'certificate.pem'}\n")
+    shares(first, second, bare)
+    begun = f"{https} cannot be reached, so this worker goes on with what it has: fatal: "
+    (home / ".netrc").write_text("machine localhost login eve password wrong\n")
+    assert f"{begun}Authentication failed for '{https}/'" in failure(second, "Hello, one!")
+    (home / ".netrc").unlink()
+    assert f"{begun}Authentication failed for '{https}/'" in failure(second, "Hello, two!")
+    (home / ".gitconfig").unlink()
+    assert f"{begun}unable to access '{https}/': server certificate verification failed" in failure(
+        second, "Hello, three!"
+    )

@@ -24,7 +24,7 @@ from instar.runtime import Runtime
 from instar.runtime.client import InProcessSessions
 from instar.session.instance import Instance
 from instar.session.state import SessionState, now
-from instar.store import Stored, Usage, Write
+from instar.store import LeaseLost, Stored, Usage, Write
 from instar.store.lease import SessionBusy, owner_name
 from instar.store.relay import Relay
 from instar.turn import loop, prompt
@@ -113,6 +113,20 @@ class SharedTurns(Turns):
         waits = self._instance.stops.why(live.id) is not None
         return waits or not await self._instance.store.follow_ups(live.id)
 
+    def leave(self) -> None:
+        """Let every turn that is a task end before its next step: another worker goes on with it."""
+        claimed = self._engine.claimed()
+        for live in self._instance.sessions.running():
+            live.leaves = live.id in claimed
+
+    async def close(self, grace: float) -> None:
+        """Break the turns off that leave, as if this worker were lost, and abort the others."""
+        for live in self._instance.sessions.running():
+            if live.leaves:
+                live.broken = True
+                self._instance.store.forfeit(live.id)
+        await super().close(grace)
+
     async def _is_stopped(self, live: SessionState, stop: str) -> bool:
         stops, store = self._instance.stops, self._instance.store
         if stops.shared is not None:
@@ -198,6 +212,11 @@ class SharedSessions(InProcessSessions):
                 # What was said before stays before it.
                 return live, await self._queue(live, body, origin)
             return await super()._submit(session_id, body, origin)
+        except (Invalid, LeaseLost):
+            if not await self._runs_elsewhere(session_id):
+                raise
+            # The session was taken over meanwhile.
+            return live, await self._queue(live, body, origin)
         finally:
             await self._sessions.let_go(live)
 
@@ -266,9 +285,18 @@ class Sharing:
 
     async def carry_on(self, runtime: Runtime, session_id: str, stop: str) -> bool:
         """Run the turn of a session, as `SharedTurns.carry_on`."""
-        turns = runtime.turns
-        assert isinstance(turns, SharedTurns)
-        return await turns.carry_on(session_id, stop)
+        return await _shared(runtime).carry_on(session_id, stop)
+
+    def leave(self, runtimes: Sequence[Runtime]) -> None:
+        """Take up nothing more, and leave the turns that run here to other workers."""
+        self.engine.pause()
+        for runtime in runtimes:
+            _shared(runtime).leave()
+
+
+def _shared(runtime: Runtime) -> SharedTurns:
+    assert isinstance(runtime.turns, SharedTurns)
+    return runtime.turns
 
 
 def _task(engine: Engine, instance: Instance, live: SessionState, message_id: str) -> Write:

@@ -178,7 +178,7 @@ class Instances:
     async def drain(self, seconds: float) -> bool:
         """Let no turn begin any more and wait for those that run, so many seconds; True when all have ended."""
         if self._shared is not None:
-            self._shared.engine.pause()
+            self._shared.leave(self.opened())
         draining = [asyncio.create_task(runtime.drain()) for runtime in self.opened()]
         if not draining:
             return True
@@ -193,7 +193,7 @@ class Instances:
         """End every turn and close every runtime, all at once; nothing is opened afterwards."""
         self._closing = True
         if self._shared is not None:
-            self._shared.engine.pause()
+            self._shared.leave(self.opened())
         await asyncio.gather(*(self._end(path) for path in tuple(self._open)))
         await asyncio.gather(*self._ending.values())
         if self._shared is not None:

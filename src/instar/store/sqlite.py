@@ -57,7 +57,7 @@ class SqliteConnection(sqlite3.Connection):
         return self.execute(statements()[name], parameters).fetchall()
 
     def ask(self, name: str, parameters: Any = ()) -> Callable[[], list[Row]]:
-        found = self.run(name, parameters)
+        found = self.execute(statements()[name], parameters).fetchall()
         return lambda: found
 
     def stream(self, statement: str) -> Iterator[Row]:

@@ -23,8 +23,6 @@ log = logging.getLogger("instar.evolve")
 
 _LOOK: Final = 0.5
 """Seconds after which the database is asked for what other workers accepted."""
-_LONGEST_LOOK: Final = 60.0
-"""The same while the shared repository cannot be used: a git host would shut out who asks too often."""
 
 
 async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
@@ -156,9 +154,9 @@ class Evolve:
 
     async def _follow(self) -> None:
         """Use what other workers accept, and push what is accepted here, also while no session works."""
-        pause, epoch = _LOOK, self.engine.storage.ledger.epoch
+        epoch = self.engine.storage.ledger.epoch
         while True:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(_LOOK)
             try:
                 if not self.engine.evolution.lock.locked():
                     await self.notifications.settle()
@@ -168,7 +166,6 @@ class Evolve:
                     epoch = self.engine.storage.ledger.epoch
             except Exception:
                 log.exception("evolve=shared followed=false")
-            pause = min(2 * pause, _LONGEST_LOOK) if self.engine.shared.problem else _LOOK
 
     def _rebuild(self) -> None:
         registrations = self.scripts.registrations

@@ -50,10 +50,17 @@ _RECEIVE: Final = (
 _PATIENCE: Final = 30.0
 """Seconds that a fetch or a push may take."""
 _PAUSE: Final = 5.0
-"""Seconds after a failure before the remote is asked again."""
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds before a remote that failed is asked again: first and, since each failure doubles them, at most."""
 _TRIES: Final = 4
-_LATE: Final = ("rejected", "failed to push some refs", "fetch first", "cannot lock ref")
+_LATE: Final = ("[rejected]", "cannot lock ref", "failed to update ref")
 """What git says where somebody else pushed first."""
+_ADDED: Final = (
+    "fatal: Could not read from remote repository.",
+    "Please make sure you have the correct access rights",
+    "and the repository exists.",
+)
+"""Lines that git adds to what ssh said."""
 
 
 class NotShared(Exception):
@@ -103,7 +110,7 @@ class SharedRepository:
         self._change_installer = change_installer
         self._observer = observer
         self._one = asyncio.Lock()
-        self._again = 0.0
+        self._began, self._again, self._pause = 0.0, 0.0, _PAUSE
         self.name = sha256(url.encode()).hexdigest()[:32]
         self._key = f"shared:{self.name}"
 
@@ -146,22 +153,19 @@ class SharedRepository:
                 if newest == state.commit and state.epoch == self._storage.ledger.epoch:
                     self.problem = ""
                     return []
-                if asyncio.get_running_loop().time() < self._again:
+                self._began = asyncio.get_running_loop().time()
+                if self._began < self._again:
                     return []
                 async with held(self._storage.folder / "shared", 0.0):
                     said = await self._met(newest)
             except (NotShared, NotChanged, LedgerError) as error:
                 self._failed(str(error))
-            except (git.GitError, process.ProcessError) as error:
-                self._failed(
-                    f"{self._shown(self.url)} cannot be reached, so this worker goes on with what it has: {error}"
-                )
             except WorkspaceBusy:
                 log.debug("evolve=shared busy=true")  # another process of this worker is at it
             except Exception as error:  # a turn goes on with what it has
                 self._failed(f"the workspace was not shared: {error}")
             else:
-                self.problem, self._again = "", 0.0
+                self.problem, self._again, self._pause = "", 0.0, _PAUSE
                 return said
         return []
 
@@ -174,7 +178,10 @@ class SharedRepository:
         if why != self.problem:
             log.warning("evolve=shared problem=%s", script.show(why))
         self.problem = why
-        self._again = asyncio.get_running_loop().time() + _PAUSE
+        now = asyncio.get_running_loop().time()
+        # One that hangs holds up a step for a third of the time at most.
+        self._again = now + max(self._pause, 2 * (now - self._began))
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     async def _met(self, newest: str) -> list[str]:
         said = list[str]()
@@ -231,8 +238,9 @@ class SharedRepository:
         """Push a commit that was recorded; False where another was first."""
         try:
             own = () if local(self.url) is None else (f"--receive-pack={_RECEIVE}",)
-            await self._remote("push", "--quiet", *own, "--", self.url, f"{head}:refs/heads/{BRANCH}")
-        except git.GitError as error:
+            target = (self.url, f"{head}:refs/heads/{BRANCH}")
+            await self._remote("takes no push", "push", "--quiet", *own, "--", *target)
+        except NotShared as error:
             if any(said in str(error) for said in _LATE):
                 log.info("evolve=shared push=rejected commit=%s", head[:12])
                 return False
@@ -344,14 +352,20 @@ class SharedRepository:
         """Fetch, and return the shared commit; "" where the repository is empty."""
         asked = ("--quiet", "--no-tags", "--no-recurse-submodules", "--prune", "--no-write-fetch-head")
         branch = f"+refs/heads/{BRANCH}*:{_FETCHED}*"
-        await self._remote("-c", "fetch.fsckObjects=true", "fetch", *asked, "--", self.url, branch)
+        checked = ("-c", "fetch.fsckObjects=true", "fetch")
+        await self._remote("cannot be reached", *checked, *asked, "--", self.url, branch)
         return await self._commit(_FETCHED)
 
-    async def _remote(self, *args: str) -> None:
-        """Run git on the remote, with the person's keys and logins, and no question asked."""
+    async def _remote(self, failed: str, *args: str) -> None:
+        """Run git on the remote, with the person's keys and logins, and no question asked. Raises `NotShared`."""
         env = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_ASKPASS": "true", "GIT_TERMINAL_PROMPT": "0"}
         ssh = ("-c", "core.sshCommand=ssh -o BatchMode=yes -o ConnectTimeout=10")
-        await self._git.text(*ssh, *args, env=env, timeout=_PATIENCE)
+        try:
+            await self._git.text(*ssh, *args, env=env, timeout=_PATIENCE)
+        except (git.GitError, process.ProcessError) as error:
+            said = str(error).rpartition(f" failed in {self._storage.ledger.root}: ")[2].splitlines()
+            why = " ".join([line for line in said if line.strip() and line not in _ADDED] or said)
+            raise NotShared(f"{self.url} {failed}, so this worker goes on with what it has: {why}") from None
 
     async def _commit(self, ref: str) -> str:
         return (
