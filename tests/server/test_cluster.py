@@ -585,6 +585,32 @@ def test_what_is_asked_is_answered_at_any_server(
     assert tools["bash" if kind == "permission" else "question"] == "completed"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", REPLIES)
+def test_what_was_asked_is_known_to_a_server_that_opens_the_folder_later_and_gone_with_the_server_that_asked(
+    worker: Workers, short: str, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "project").mkdir()
+    asks = {"permission": {"bash": "ask" if kind == "permission" else "allow"}}
+    (tmp_path / "project" / "opencode.json").write_text(json.dumps(asks))
+    script = ASKS.replace("tool: question", "tool: no") if kind == "permission" else ASKS
+    first = worker(script, url=short)
+    session = first.session(title="t")
+    first.ask(session, "go", "prompt_async")
+    (asked,) = wait_until(lambda: first.http.get(f"/{kind}").json())
+    later = worker(script, url=short)
+    assert later.http.get(f"/{kind}").json() == [asked]
+    first.process.kill()
+    messages = ended(later, session)
+    assert later.http.get(f"/{kind}").json() == []
+    reply = later.http.post(f"/{kind}/{asked['id']}/reply", json=REPLIES[kind])
+    assert (reply.status_code, reply.elapsed.total_seconds() < 1) == (404, True)
+    errors = [
+        part["state"].get("error") for one in messages for part in one["parts"] if part["type"] == "tool"
+    ]
+    assert any("interrupted" in str(error) for error in errors)
+
+
 def children(process: int) -> list[int]:
     """The numbers of a process' children."""
     return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
