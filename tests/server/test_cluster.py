@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -534,3 +535,21 @@ def test_a_limit_is_not_spent_twice_by_two_servers_at_once(
         ((calls,),) = database.execute("SELECT calls FROM instar_spent WHERE scope = 'day'").fetchall()
         assert calls == 1
         wait_until(lambda: not database.execute("SELECT 1 FROM instar_reserved").fetchall())
+
+
+@pytest.mark.slow
+def test_doctor_says_which_servers_share_the_database(worker: Workers, short: str) -> None:
+    servers = [worker(ECHO, url=short) for _ in range(2)]
+    command = [sys.executable, "-m", "instar", "doctor", "--json"]
+    done = subprocess.run(
+        command,
+        cwd=servers[0].directory,
+        env=servers[0].environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    (said,) = [one["text"] for one in json.loads(done.stdout)["lines"] if one["name"] == "workers"]
+    names = sorted(f"{platform.node()}:{server.process.pid}" for server in servers)
+    assert said.startswith(f"2: {', '.join(names)}; 0 sessions run; a lease lasts 1 s; absurd 0.")

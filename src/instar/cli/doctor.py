@@ -83,7 +83,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
         git = asyncio.create_task(_git(processes, context, folder))
         found = await check(context, folder)
         model, following = _model(context, found)
-        database = _database(context.paths.database)
+        database, *workers = _database(context.paths.database)
         trust = _trust(context, folder, found)
         if trust.todo and model.state == "ok":
             following = "instar trust ."
@@ -95,6 +95,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             *_programs(context),
             await _sandbox(processes, context, found),
             database,
+            *workers,
             trust,
             *_plugins(context, folder, found),
             _evolve(context, await evolve, found),
@@ -282,17 +283,24 @@ SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < 
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
-def _database(where: Path | str) -> Diagnosis:
+def _database(where: Path | str) -> list[Diagnosis]:
+    """The database; of one that several servers can share, these too."""
     if isinstance(where, Path):
-        return _file(where)
+        return [_file(where)]
     try:
         database = database_at(where)
         with closing(database.open()) as connection:
             ((version,),) = connection.run("schema")
+            workers = [name for (name,) in connection.run("workers")]
+            running = connection.run("running", (time.time() * 1000,))
+            ((has_engine,),) = connection.run("has_engine")
+            engine = f"absurd {connection.run('engine')[0][0]}" if has_engine else "no absurd yet"
         text = f"{database.name}, schema {version}, {database.size() / 2**20:.1f} MiB"
-        return Diagnosis("database", "ok", text)
+        found = f"{len(workers)}{': ' if workers else ''}{', '.join(workers)}"
+        told = f"{found}; {len(running)} sessions run; a lease lasts {database.lease_ms / 1000:g} s; {engine}"
+        return [Diagnosis("database", "ok", text), Diagnosis("workers", "ok", told)]
     except StoreError as error:
-        return Diagnosis("database", "problem", str(error))
+        return [Diagnosis("database", "problem", str(error))]
 
 
 def _file(path: Path) -> Diagnosis:

@@ -1,6 +1,8 @@
 """The store's tables on a PostgreSQL server: connections that speak the statements, and what their errors mean."""
 
 import contextlib
+import os
+import platform
 import re
 import threading
 import time
@@ -239,6 +241,8 @@ class PostgresConnection:
         self._lent = self._lender.lend()
         (name,) = self.execute("SELECT md5(current_schema())").fetchone()
         self.script(f"LISTEN instar_{name}; LISTEN instar_work_{name}")
+        # So `instar doctor` and who watches the server see which processes work together.
+        self.run("name_worker", (f"{platform.node()}:{os.getpid()}",))
 
     def wait(self, seconds: float) -> list[str]:
         """Wait until others have written something, or so long; return what was said of tasks (``wake_workers``)."""
