@@ -280,6 +280,11 @@ _SIZES: Final = """
 SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < ?),
   (SELECT freelist_count FROM pragma_freelist_count) * (SELECT page_size FROM pragma_page_size)
 """
+_WORKERS: Final = """
+SELECT DISTINCT substr(application_name, 15) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'instar worker %' ORDER BY 1
+"""
+_HAS_ENGINE: Final = "SELECT to_regprocedure('absurd.get_schema_version()') IS NOT NULL"
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
@@ -291,10 +296,11 @@ def _database(where: Path | str) -> list[Diagnosis]:
         database = database_at(where)
         with closing(database.open()) as connection:
             ((version,),) = connection.run("schema")
-            workers = [name for (name,) in connection.run("workers")]
+            workers = [name for (name,) in connection.execute(_WORKERS)]
             running = connection.run("running", (time.time() * 1000,))
-            ((has_engine,),) = connection.run("has_engine")
-            engine = f"absurd {connection.run('engine')[0][0]}" if has_engine else "no absurd yet"
+            engine = "no absurd yet"
+            if connection.execute(_HAS_ENGINE).fetchone()[0]:
+                engine = f"absurd {connection.execute('SELECT absurd.get_schema_version()').fetchone()[0]}"
         text = f"{database.name}, schema {version}, {database.size() / 2**20:.1f} MiB"
         found = f"{len(workers)}{': ' if workers else ''}{', '.join(workers)}"
         told = f"{found}; {len(running)} sessions run; a lease lasts {database.lease_ms / 1000:g} s; {engine}"

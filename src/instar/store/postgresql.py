@@ -240,9 +240,9 @@ class PostgresConnection:
         """Hear from now on when others have written something (``wake_others``, ``wake_workers``)."""
         self._lent = self._lender.lend()
         (name,) = self.execute("SELECT md5(current_schema())").fetchone()
-        self.script(f"LISTEN instar_{name}; LISTEN instar_work_{name}")
         # So `instar doctor` and who watches the server see which processes work together.
         self.run("name_worker", (f"{platform.node()}:{os.getpid()}",))
+        self.script(f"LISTEN instar_{name}; LISTEN instar_work_{name}")
 
     def wait(self, seconds: float) -> list[str]:
         """Wait until others have written something, or so long; return what was said of tasks (``wake_workers``)."""

@@ -43,16 +43,6 @@ ORDER BY place LIMIT ?2;
 -- name: name_worker
 SELECT set_config('application_name', 'instar worker ' || ?, false);
 
--- name: workers
-SELECT DISTINCT substr(application_name, 15) FROM pg_stat_activity
-WHERE datname = current_database() AND application_name LIKE 'instar worker %' ORDER BY 1;
-
--- name: has_engine
-SELECT to_regprocedure('absurd.get_schema_version()') IS NOT NULL;
-
--- name: engine
-SELECT absurd.get_schema_version();
-
 -- name: stops
 SELECT id, scope, time_created, resumes FROM instar_stop ORDER BY position;
 
