@@ -188,7 +188,7 @@ def judge_history(
         found["out of order"].append(f"the prompts stand as {', '.join(asked)}")
     answered: Counter[str] = Counter()
     called: set[tuple[str, int]] = set()
-    of = {one["info"]["id"]: _turn(one) for one in messages if one["info"]["role"] == "user"}
+    of = _prompts(messages)
     for one in messages:
         turn = of.get(one["info"].get("parentID", ""))
         if turn is None:
@@ -209,6 +209,16 @@ def judge_history(
     lost = sorted({(one.turn, one.step) for one in noted} - called)
     found["lost"] += [f"call {step} of {turn} ran and is not in the history" for turn, step in lost]
     return found
+
+
+def _prompts(messages: Sequence[Any]) -> dict[str, str | None]:
+    """The turn of each user message; what evolve tells a session belongs to the prompt before it."""
+    of: dict[str, str | None] = {}
+    last = None
+    for one in messages:
+        if one["info"]["role"] == "user":
+            last = of[one["info"]["id"]] = _turn(one) or last
+    return of
 
 
 def _turn(message: Any) -> str | None:
@@ -317,6 +327,14 @@ class Workers:
             if worker.starts and worker.process.poll() is None:
                 worker.process.send_signal(signal.SIGCONT)
                 worker.kill()
+
+    def dump(self) -> None:
+        """Keep what the database has, for who looks for causes."""
+        dump = self.server.folder / "dump.sql"
+        self.server.run(
+            "pg_dump", "-h", str(self.server.folder), "-U", "postgres", "-f", str(dump), "postgres"
+        )
+        shutil.move(dump, self.folder)
 
     def agree(self, accepted: Sequence[str]) -> Iterator[tuple[str, str]]:
         """End all, let each bring its workspace together with the others', and yield what was accepted and is lost."""
@@ -586,6 +604,7 @@ class Play:
         for heard in self.heard:
             self.count("events heard", len(heard))
             yield from _flat(judge_events(stored, [one for one, _, _ in heard]))
+        self.workers.dump()
         yield from self.workers.agree(accepted)
 
     def taken(self) -> list[Taken]:

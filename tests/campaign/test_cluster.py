@@ -57,6 +57,9 @@ def test_what_a_history_lacks_is_found() -> None:
     good = [asked("s01t001"), answer("s01t001"), asked("s01t003"), answer("s01t003")]
     noted = [start("s01t001", 1)]
     assert found(judge_history(sent, good, noted)) == {}
+    told = {"info": {"id": "msg_told", "role": "user"}, "parts": [{"type": "text", "text": "[evolve] new"}]}
+    answered = {**answer("s01t003"), "info": {**answer("s01t003")["info"], "parentID": "msg_told"}}
+    assert found(judge_history(sent, [*good[:3], told, answered], noted)) == {}
     assert found(judge_history(sent, good[:2], noted)) == {
         "lost": ["the prompt s01t003 was accepted and is gone"]
     }

@@ -21,6 +21,8 @@ from tests.postgresql import cluster
 from tests.server.conftest import Served
 from tests.waiting import wait_until
 
+from instar.store import postgresql
+
 ECHO = '== when ""\ntext: {{user}}\n'
 TALK = '== turn\nreasoning: hm\ntext: I look.\ntool: bash {"command": "echo hi"}\n== turn\ntext: Done, as you see.\n'
 
@@ -37,9 +39,9 @@ def worker(serve: Workers, url: str, tmp_path: Any) -> Workers:
     """Start a server as on a machine of its own: it has the project's folder and the database in common."""
     numbers = itertools.count()
 
-    def start(script: str = TALK, url: str = url, **variables: str) -> Served:
+    def start(script: str = TALK, url: str = url, grace: int = 0, **variables: str) -> Served:
         own = {"INSTAR_DATABASE": url, "INSTAR_DATA": str(tmp_path / f"data{next(numbers)}"), **variables}
-        return serve(script=script, environment=own)
+        return serve("--grace", str(grace), script=script, environment=own)
 
     return start
 
@@ -213,6 +215,94 @@ def test_a_server_that_is_slowed_down_finishes_its_turn_or_another_does_but_not_
     assert state["status"] in ("completed", "error")
 
 
+def tool_state(messages: list[dict[str, Any]]) -> Any:
+    """The state of the only tool call."""
+    (state,) = [part["state"] for one in messages for part in one["parts"] if part["type"] == "tool"]
+    return state
+
+
+def begun(servers: list[Served], url: str) -> tuple[str, Served, Served]:
+    """Begin the turn of a session; return the session, who runs it, and the other."""
+    session = servers[0].session(title="t")
+    with servers[0].events() as heard:
+        servers[0].ask(session, "go", "prompt_async")
+        next(event for event in heard if event["type"] == "message.part.delta")
+        runs, other = runner_first(servers, url)
+    return session, runs, other
+
+
+def test_a_server_that_ends_hands_its_answer_over(worker: Workers, url: str) -> None:
+    servers = [worker(HALF) for _ in range(2)]
+    session, ending, other = begun(servers, url)
+    with other.events() as heard:
+        told = time.monotonic()
+        assert ending.stop() == 0
+        events = until_idle(heard)
+        took = time.monotonic() - told
+    messages = ended(other, session)
+    assert [one["info"]["role"] for one in messages] == ["user", "assistant"]
+    assert [part["text"] for part in messages[1]["parts"] if part["type"] == "text"] == ["half,whole"]
+    assert "error" not in messages[1]["info"]
+    assert "session.error" not in {event["type"] for event in events}
+    # Clients hear that it is idle when it is, not when the first one left it; far sooner than a lease ends.
+    assert [one["info"]["id"] for one in messages[1:]] == [_answered(events)]
+    assert took < 2 + 3
+
+
+def _answered(events: list[dict[str, Any]]) -> str:
+    infos = [event["properties"]["info"] for event in events if event["type"] == "message.updated"]
+    (finished,) = {one["id"] for one in infos if one.get("finish") == "stop"}
+    return str(finished)
+
+
+@pytest.mark.slow
+def test_a_server_that_ends_finishes_the_step_and_leaves_the_next_to_another(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    script = STEPS.replace("tool", "text: I look.\ntool").replace("text: over", "delay: 6s\ntext: over")
+    servers = [worker(script, grace=20) for _ in range(2)]
+    session, ending, other = begun(servers, url)
+    wait_until((tmp_path / "project" / "calls.txt").exists)
+    told = time.monotonic()
+    assert ending.stop() == 0
+    assert time.monotonic() - told < 6
+    messages = ended(other, session)
+    assert tool_state(messages)["status"] == "completed"
+    assert (tmp_path / "project" / "calls.txt").read_text() == "call\n"
+    assert messages[-1]["parts"][-2]["text"] == "over"
+
+
+@pytest.mark.slow
+def test_a_call_that_runs_when_a_server_ends_is_interrupted_and_the_next_one_goes_on(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    first = worker(LONG)
+    session = first.session(title="t")
+    first.ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    first.stop()
+    # Nobody was there: the turn waits for the next server.
+    messages = ended(worker(LONG), session)
+    assert "interrupted" in tool_state(messages)["error"]
+    assert messages[-1]["parts"][-2]["text"] == "over"
+
+
+@pytest.mark.slow
+def test_who_waits_for_an_answer_at_a_server_that_ends_is_told_that_it_goes_on(
+    worker: Workers, url: str
+) -> None:
+    first = worker(HALF)
+    session = first.session(title="t")
+    with ThreadPoolExecutor() as pool, first.events() as heard:
+        answer = pool.submit(first.ask, session, "go")
+        next(event for event in heard if event["type"] == "message.part.delta")
+        first.process.send_signal(signal.SIGTERM)
+        response = answer.result()
+    assert response.status_code == 503, response.text
+    assert "goes on" in response.text
+    ended(worker(HALF), session)
+
+
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:
     here, there = worker(), worker()
     session = here.session()
@@ -230,6 +320,35 @@ def _of(response: httpx2.Response) -> Iterator[dict[str, Any]]:
     for line in response.iter_lines():
         if line.startswith("data: ") and "sessionID" in line:
             yield json.loads(line[6:])
+
+
+@pytest.mark.slow
+def test_an_event_of_one_server_alone_is_no_place_to_come_back_to_at_another(
+    worker: Workers, url: str
+) -> None:
+    here, there = worker(ECHO), worker(ECHO)
+    here.session()
+    with (
+        here.http.stream("GET", "/event") as response,
+        psycopg.connect(url, autocommit=True) as database,
+        ThreadPoolExecutor() as beside,
+    ):
+        lines = response.iter_lines()
+        # What is told while nobody can write was made before the place, and is stored behind it.
+        database.execute(
+            "SELECT pg_advisory_lock(%s, hashtext(current_schema()::text))", (postgresql._WRITING,)
+        )
+        made = beside.submit(there.session)
+        time.sleep(1)
+        here.http.post("/tui/append-prompt", json={"text": "hm"})
+        next(line for line in lines if "tui.prompt.append" in line)
+        place = next(line for line in lines if line.startswith("id: "))[4:]
+        database.execute("SELECT pg_advisory_unlock_all()")
+        session = made.result()
+    there.session()
+    with there.http.stream("GET", "/event", headers={"Last-Event-ID": place}) as response:
+        heard = next(_of(response))
+    assert heard["properties"]["sessionID"] == session
 
 
 LONG = """== turn
@@ -288,6 +407,86 @@ def test_what_waits_behind_a_turn_that_a_person_ends_is_answered(
         return [one["parts"][0]["text"] for one in messages if one["info"]["role"] == "user"]
 
     wait_until(lambda: asked() == ["go", "n0", "n1", "n2", "n3"])
+
+
+@pytest.mark.slow
+def test_a_server_that_wakes_up_queues_the_prompts_that_wait_for_it(
+    worker: Workers, short: str, tmp_path: Path
+) -> None:
+    script = '== when "interrupted"\ndelay: 3s\ntext: over\n' + QUEUED
+    servers = [worker(script, url=short) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    woken, other = runner_first(servers, short)
+    woken.process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor() as pool:
+        sent = [pool.submit(woken.ask, session, f"n{number}", "prompt_async") for number in range(8)]
+        wait_until(lambda: runner_first(servers, short)[0] is other)
+        woken.process.send_signal(signal.SIGCONT)
+        answers = [one.result() for one in sent]
+    assert [one.text for one in answers if one.status_code != 204] == []
+
+    def asked() -> list[str]:
+        messages = other.http.get(f"/session/{session}/message").json()
+        return [one["parts"][0]["text"] for one in messages if one["info"]["role"] == "user"]
+
+    wait_until(lambda: len(asked()) == 9)
+    assert sorted(asked()) == ["go", *sorted(f"n{number}" for number in range(8))]
+
+
+def limits(tmp_path: Path, **limits: Any) -> None:
+    """Set limits for all servers."""
+    folder = tmp_path / "home" / ".config" / "instar"
+    folder.mkdir(parents=True)
+    (folder / "instar.json").write_text(json.dumps({"limits": limits}))
+
+
+@pytest.mark.slow
+def test_a_person_who_prompts_at_another_server_lets_the_calls_in_a_row_begin_anew(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    limits(tmp_path, calls=2)
+    servers = [worker(QUEUED.replace("sleep 60", "sleep 2")) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    _, other = runner_first(servers, url)
+    # Two calls for the first prompt, and one for each that waits behind it.
+    for number in range(3):
+        assert other.ask(session, f"n{number}", "prompt_async").status_code == 204
+
+    def texts() -> list[str]:
+        messages = other.http.get(f"/session/{session}/message").json()
+        return [part["text"] for one in messages for part in one["parts"] if part["type"] == "text"]
+
+    wait_until(lambda: texts()[-2:] == ["n2", "n2"])
+    messages = other.http.get(f"/session/{session}/message").json()
+    assert [one["info"]["error"] for one in messages if "error" in one["info"]] == []
+
+
+FAILS = """== when "^bad"
+error: auth wrong key
+
+== when ""
+text: {{user}}
+"""
+
+
+def test_a_provider_that_refuses_pauses_at_every_server_until_one_gets_an_answer(
+    worker: Workers, tmp_path: Path
+) -> None:
+    limits(tmp_path, failures=2)
+    servers = [worker(FAILS) for _ in range(2)]
+
+    def paused() -> list[list[str]]:
+        return [list(server.http.get("/instar/limits").json()["waiting"]) for server in servers]
+
+    for server in servers:
+        server.ask(server.session(title="t"), "bad")
+    wait_until(lambda: paused() == [["scripted"]] * 2)
+    servers[0].ask(servers[0].session(title="t"), "good")
+    wait_until(lambda: paused() == [[]] * 2)
 
 
 ASKS = """== turn
@@ -388,6 +587,56 @@ def test_a_turn_ends_although_the_servers_lose_their_connections(
         messages = wait_until(lambda server=server: shown(server))
         assert [one["info"]["role"] for one in messages].count("user") == 1
     assert calls.read_text() == "call\n"
+
+
+CUT = """== when "^go"
+tool: bash {"command": "echo call >> calls.txt"}
+delay: 2s
+== when ""
+text: over
+"""
+
+
+@pytest.mark.slow
+def test_what_a_turn_left_open_when_nothing_could_be_saved_is_closed_before_it_goes_on(
+    worker: Workers, url: str
+) -> None:
+    server = worker(CUT)
+    session = server.session()
+    server.ask(session, "go", "prompt_async")
+
+    def parts() -> list[dict[str, Any]]:
+        messages = server.http.get(f"/session/{session}/message").json()
+        return [part for one in messages for part in one["parts"]]
+
+    wait_until(lambda: any(part["type"] == "tool" for part in parts()))
+    # A second task of the session waits at the same server.
+    server.ask(session, "and more", "prompt_async")
+    with psycopg.connect(url, autocommit=True) as database:
+        database.execute(
+            "SELECT pg_advisory_lock(%s, hashtext(current_schema()::text))", (postgresql._WRITING,)
+        )
+        time.sleep(8)
+    messages = ended(server, session)
+    assert [one["info"]["id"] for one in messages if one["info"]["role"] == "assistant"]
+    open_ones = [one["info"]["id"] for one in messages if "completed" not in one["info"]["time"]]
+    assert open_ones == [one["info"]["id"] for one in messages if one["info"]["role"] == "user"]
+    states = [part["state"]["status"] for part in parts() if part["type"] == "tool"]
+    assert not {"pending", "running"} & set(states)
+
+
+def test_a_prompt_to_the_server_that_runs_the_session_has_a_task_of_its_own(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    server = worker(STEPS)
+    session = server.session()
+    server.ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "calls.txt").exists)
+    server.ask(session, "and more", "prompt_async")
+    with psycopg.connect(url) as database:
+        ((queue,),) = database.execute("SELECT 'instar_' || left(md5(current_schema()), 16)").fetchall()
+        ((count,),) = database.execute(f"SELECT count(*) FROM absurd.t_{queue}").fetchall()
+    assert count == 2
 
 
 def stopped(server: Served, *arguments: str) -> subprocess.CompletedProcess[str]:

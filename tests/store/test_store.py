@@ -60,7 +60,8 @@ from instar.store import (
     Usage,
 )
 from instar.store.sqlite import SqliteFile
-from instar.store.store import Store, Values, open_store
+from instar.store.store import Store, open_store
+from instar.store.values import Values
 from instar.store.writer import Near
 from instar.wire import ids
 

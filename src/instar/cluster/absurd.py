@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
-from instar.cluster.engine import Run
+from instar.cluster.engine import Run, WorkerEnds
 from instar.settings.install import installing
 from instar.store import Enqueue, StoreError
 from instar.store.lease import owner_name
@@ -58,8 +58,9 @@ class AbsurdEngine:
         self._connecting = asyncio.Lock()
         self._queue = ""
         self._wake = asyncio.Event()
-        self._paused = False
-        self._running: set[asyncio.Task[None]] = set()
+        self._paused = self._closed = False
+        self._running: dict[asyncio.Task[None], str] = {}
+        self._waiting: set[asyncio.Event] = set()
 
     async def prepare(self) -> None:
         """Make or update absurd's tables, and the queue of this schema. Raises `StoreError`."""
@@ -101,7 +102,7 @@ class AbsurdEngine:
                 claimed = []
             for run_id, what in claimed:
                 task = asyncio.create_task(self._carry_out(run_id, what, run))
-                self._running.add(task)
+                self._running[task] = what["session"]
                 task.add_done_callback(self._ended)
             if not free or len(claimed) < free:
                 with contextlib.suppress(TimeoutError):
@@ -121,13 +122,23 @@ class AbsurdEngine:
 
         # From before the first look: what happens between a look and the wait is not missed.
         stop = self._relay.on_wake(heard)
+        self._waiting.add(woken)
         try:
             while not await met():
+                if self._closed:
+                    raise WorkerEnds(
+                        "this server ends; the turn goes on at another one: read the answer there"
+                    )
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), _LOOK)
                 woken.clear()
         finally:
+            self._waiting.discard(woken)
             stop()
+
+    def claimed(self) -> Collection[str]:
+        """Return the sessions that are carried on here now."""
+        return set(self._running.values())
 
     def pause(self) -> None:
         """Take up nothing more."""
@@ -137,6 +148,9 @@ class AbsurdEngine:
     async def close(self) -> None:
         """Wait for what is under way and end."""
         self.pause()
+        self._closed = True
+        for woken in self._waiting:
+            woken.set()
         if self._running:
             await asyncio.wait(self._running)
         if self._connection is not None:
@@ -147,7 +161,7 @@ class AbsurdEngine:
             self._wake.set()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._running.discard(task)
+        del self._running[task]
         if len(self._running) == _CAPACITY - 1:
             self._wake.set()
 
@@ -180,16 +194,16 @@ class AbsurdEngine:
             log.error("a turn could not be taken up session=%s", what["session"], exc_info=error)
         finally:
             beating.cancel()
+        told = "pg_notify('instar_work_' || md5(current_schema()), %s)"
+        later = "absurd.schedule_run(%s, %s, absurd.current_time() + make_interval(secs => %s))"
         try:
             if done:
-                told = "pg_notify('instar_work_' || md5(current_schema()), %s)"
                 key = what.get("key", "")
                 await self._ask(f"SELECT absurd.complete_run(%s, %s), {told}", self._queue, run_id, key)
+            elif self._paused:
+                await self._ask(f"SELECT {later}, {told}", self._queue, run_id, 0.0, "")
             else:
-                later = (
-                    "SELECT absurd.schedule_run(%s, %s, absurd.current_time() + make_interval(secs => %s))"
-                )
-                await self._ask(later, self._queue, run_id, _AGAIN)
+                await self._ask(f"SELECT {later}", self._queue, run_id, _AGAIN)
         except (psycopg.Error, OSError) as error:
             # Whoever has the task by now finds that nothing is left to answer.
             log.warning("not noted as done session=%s: %s", what["session"], self._server.explain(error))

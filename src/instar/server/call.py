@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from instar.cluster.engine import WorkerEnds
 from instar.plugin import Invalid, LocalTarget, NotFound
 from instar.runtime import Runtime
 from instar.server.access import LOGIN
@@ -74,7 +75,7 @@ class Call:
 
     def explained(self, error: Exception) -> Exception:
         """Return what to answer in place of an error: one that came of a runtime's end says so."""
-        foreseen = BadRequest | Forbidden | Formed | NotFound | ConfigError | DocumentError
+        foreseen = BadRequest | Forbidden | Formed | NotFound | ConfigError | DocumentError | WorkerEnds
         ended = next((one.instance for one in self._used if one.instance.closed), None)
         if ended is None or isinstance(error, foreseen):
             return error

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from starlette.responses import Response
 
 from instar import wire
+from instar.cluster.engine import WorkerEnds
 from instar.plugin import Busy, Invalid, NotFound
 from instar.settings.config import ConfigError
 from instar.store import StoreError
@@ -82,6 +83,8 @@ def answer_for(error: Exception, path: str = "") -> Response:
             return reply(answer, 409)
         case Invalid() | ConfigError() | DocumentError():
             return refusal(400, "BadRequest", str(error))
+        case WorkerEnds():
+            return refusal(503, "ServiceUnavailableError", str(error))
         case StoreError():
             # A full disk, a database that was taken away: the text says what to do, and the request may be made again.
             return refusal(503, "ServiceUnavailableError", str(error), ref=_logged(error))

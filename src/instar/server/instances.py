@@ -77,6 +77,7 @@ class Instances:
         # psycopg is an extra, and takes a while to import
         from instar.cluster.absurd import AbsurdEngine
         from instar.cluster.sharing import Sharing
+        from instar.limits.budget import running_calls
         from instar.limits.stop import SharedStops, StopFile
         from instar.store.relay import Relay
 
@@ -87,7 +88,8 @@ class Instances:
         await self._relay.start()
         engine = AbsurdEngine(self.paths.database, self._relay)
         await engine.prepare()
-        self._shared = Sharing(engine, self._relay, SharedStops(StopFile(self.paths.data)))
+        stops, running = SharedStops(StopFile(self.paths.data)), running_calls(self.paths.database)
+        self._shared = Sharing(engine, self._relay, stops, running)
         self._working = asyncio.create_task(engine.work(self._carry_on), name="take up turns")
 
     async def _carry_on(self, session_id: str, directory: str, stop: str) -> bool:
@@ -176,7 +178,7 @@ class Instances:
     async def drain(self, seconds: float) -> bool:
         """Let no turn begin any more and wait for those that run, so many seconds; True when all have ended."""
         if self._shared is not None:
-            self._shared.engine.pause()
+            self._shared.leave(self.opened())
         draining = [asyncio.create_task(runtime.drain()) for runtime in self.opened()]
         if not draining:
             return True
@@ -191,7 +193,7 @@ class Instances:
         """End every turn and close every runtime, all at once; nothing is opened afterwards."""
         self._closing = True
         if self._shared is not None:
-            self._shared.engine.pause()
+            self._shared.leave(self.opened())
         await asyncio.gather(*(self._end(path) for path in tuple(self._open)))
         await asyncio.gather(*self._ending.values())
         if self._shared is not None:

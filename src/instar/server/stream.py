@@ -243,7 +243,7 @@ class Feed:
         self._kept: deque[Published] = deque()
         self._bytes = 0
         # The id before the first event that is kept: a client that has read it has missed nothing.
-        self._before = ids.new("evt")
+        self._before = self._position = ids.new("evt")
         self._readers: list[Reader] = []
         self._watched = False
         self.caught_up: Callable[[], Awaitable[None]] | None = None
@@ -254,7 +254,7 @@ class Feed:
     @property
     def position(self) -> str:
         """The id of the last event: a client that follows from here on comes back with it."""
-        return self._kept[-1].id if self._kept else self._before
+        return self._position
 
     @property
     def clients(self) -> int:
@@ -284,9 +284,15 @@ class Feed:
         for runtime in runtimes:
             runtime.watch()
 
+    def is_place(self, event: Published) -> bool:
+        """Whether a client can come back with an event: at any server, where several share a database."""
+        return self.caught_up is None or event.session_id is not None
+
     def publish(self, event: Published) -> None:
         """Keep an event and hand it to every reader."""
         self._kept.append(event)
+        if self.is_place(event):
+            self._position = event.id
         self._bytes += len(event.payload)
         most, most_bytes = self._most
         while self._kept and (len(self._kept) > most or self._bytes > most_bytes):
@@ -532,7 +538,7 @@ class EventStream(OpenStream):
             if isinstance(item, bytes):
                 messages.append(item)
             elif item.id not in self._sent_ids:
-                if item.directory is not None:
+                if item.directory is not None and self._feed.is_place(item):
                     self._position = item.id
                 elif item is items[-1] and reader is not None and not reader.waiting:
                     # A client whose last message is a heartbeat has read all that it wants of what was published.

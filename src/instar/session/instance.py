@@ -69,10 +69,19 @@ class Instance(msgspec.Struct):
     async def refusal(self, live: SessionState | None, origin: Origin) -> str | None:
         """Return why a session (or a call without one, None) may not call models and tools; None when it may.
 
-        A session may not that was deleted, or that another process took over; an archived one may only for a person.
-        Asks the store only when the lease was not renewed for so long that another process may have it: after a
-        machine slept.
+        As `bars`, and a session may not that another process took over. Asks the store only when the lease was not
+        renewed for so long that another process may have it: after a machine slept.
         """
+        barred = self.bars(live, origin)
+        if barred is None and live is not None and live.has_lapsed:
+            try:
+                await self.sessions.renew(live)
+            except SessionBusy as error:
+                return str(error)
+        return barred
+
+    def bars(self, live: SessionState | None, origin: Origin) -> str | None:
+        """Return why a session may not go on in any process: it was deleted, or archived and no person asks."""
         if self.closed:
             return "instar is closing"
         if live is None:
@@ -81,11 +90,6 @@ class Instance(msgspec.Struct):
             return f"session {live.id} was deleted"
         if live.session.time.archived and not origin.is_person:
             return f"session {live.id} was put away: only a person's prompt goes on with it"
-        if live.has_lapsed:
-            try:
-                await self.sessions.renew(live)
-            except SessionBusy as error:
-                return str(error)
         return None
 
     async def variables(self, given: points.ShellEnvInput) -> dict[str, str]:

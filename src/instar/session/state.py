@@ -93,9 +93,9 @@ class SessionState:
     was set in the session over the settings. `prefix` and `system` are the last request that this process made.
     `root_id` is the session at the top of its tree, None when nobody looked yet. `turn` is the turn that runs, `beside`
     a task that is cancelled with it, `abort` its own event: what still holds the last turn's goes on seeing that set.
-    `stale`: another process changed what is stored. `broken`: the last turn ended since the store failed, or the
-    lease was lost. `wanted`: something was added that no turn has looked at. `why`:
-    why the turn was ended, where no person ended it.
+    `stale`: another process changed what is stored. `leaves`: this process ends, and another one goes on with the turn.
+    `broken`: the last turn ended before its answer did, since the store failed, the lease was lost, or it `leaves`.
+    `wanted`: something was added that no turn has looked at. `why`: why the turn was ended, where no person ended it.
     """
 
     def __init__(self, session: Session, history: list[WithParts], fence: int | None = None) -> None:
@@ -108,7 +108,7 @@ class SessionState:
         self.system: Sequence[str] | None = None
         self.root_id: str | None = None
         self.deleted = False
-        self.stale = self.broken = False
+        self.stale = self.broken = self.leaves = False
         self.reading = asyncio.Lock()
         self.status: SessionStatus = Idle()
         self.turn: asyncio.Task[None] | None = None

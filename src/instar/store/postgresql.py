@@ -17,7 +17,7 @@ from instar import __version__
 from instar.settings.install import installing
 from instar.store import StoreError
 from instar.store.database import SQL, Row, statements
-from instar.store.sqlite import Migration, migrations, missing
+from instar.store.sqlite import APPLIED, Migration, migrations, missing
 
 try:
     import psycopg
@@ -353,9 +353,7 @@ class PostgresServer:
         }
         applied: list[Row] = []
         if "instar_migration" in tables:
-            applied = connection.execute(
-                "SELECT version, checksum, instar FROM instar_migration ORDER BY version DESC"
-            ).fetchall()
+            applied = connection.execute(APPLIED).fetchall()
         elif clash := tables & {"project", "session", "message", "part", "event"}:
             raise StoreError(
                 f"{self.name}: another program has tables there ({', '.join(sorted(clash))}); nothing was changed."

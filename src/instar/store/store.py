@@ -40,7 +40,6 @@ from instar.store import (
     PutAsk,
     PutMessage,
     PutPart,
-    PutValue,
     Recorded,
     Reservation,
     Share,
@@ -78,6 +77,8 @@ _ALL: Final = 2**62
 """More rows than there are: SQLite knows no other word for all of them that PostgreSQL knows too."""
 
 _ENDED = "Tool execution was interrupted: the process that ran it ended."
+_NO_FENCE = 0
+"""Less than any lease's."""
 _CUT = "The answer was interrupted: the process that wrote it ended."
 
 
@@ -371,6 +372,11 @@ class Store:
             del self._leases[lease.session_id]
         await self._give_back(lease)
 
+    def forfeit(self, session_id: str) -> None:
+        """Save nothing more in a session, as if its lease were lost; others get it with `release`."""
+        if (lease := self._leases.get(session_id)) is not None:
+            self._leases[session_id] = wire.replace(lease, fence=_NO_FENCE)
+
     async def _give_back(self, lease: Lease) -> None:
         held = (lease.session_id, lease.owner, lease.fence)
         await self._write("release_lease", held)
@@ -453,30 +459,6 @@ class Store:
         except BlockingIOError:
             return await self._read(shape, name, parameters)
         return [shape(row) for row in found]
-
-
-class Values:
-    """The values of one plugin."""
-
-    def __init__(self, store: Store, plugin: str) -> None:
-        self._store = store
-        self._plugin = plugin
-
-    async def get(self, key: str) -> Any:
-        """Return the value for `key`, or None."""
-        return await self._store.value(self._plugin, key)
-
-    async def set(self, key: str, value: Any) -> None:
-        """Set the value for `key`; None deletes it."""
-        await self._store.commit([PutValue(self._plugin, key, value)])
-
-    async def swap(self, key: str, before: Any, value: Any) -> bool:
-        """Set the value for `key` if it still is `before` (None: there is none); return whether it was."""
-        return await self._store.swap_value(self._plugin, key, before, value)
-
-    async def list(self, prefix: str = "") -> dict[str, Any]:
-        """Return the keys that start with `prefix`, with their values."""
-        return await self._store.values(self._plugin, prefix)
 
 
 def _log_failure(done: "asyncio.Future[Any]") -> None:

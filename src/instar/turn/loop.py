@@ -27,6 +27,9 @@ async def run(instance: Instance, live: SessionState) -> None:
             # What a person asks anew has all steps of a turn; what goes on by itself has those that are left.
             number = 0 if source == PERSON else number
             continue
+        if live.leaves:
+            live.broken = True
+            return
         number += 1
         turn = await turn_for(instance, live, asked, number)
         if compaction.is_asked(live.history, asked):

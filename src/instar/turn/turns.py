@@ -59,7 +59,7 @@ class Turns:
         `by_person`: it came through a door, where nobody but a person prompts.
         """
         self.check(live)
-        if (refused := await self._instance.refusal(live, origin)) is not None:
+        if (refused := self._instance.bars(live, origin)) is not None:
             raise Invalid(refused)
         if not origin.is_person:
             await self._check_calls(live, origin)
@@ -228,7 +228,7 @@ class Turns:
             if live.deleted:  # what it still had to save has no session to lie in
                 log.info("turn ended with its session session=%s", live.id)
             else:
-                live.broken = isinstance(error, StoreError)
+                live.broken = live.broken or isinstance(error, StoreError)
                 log.error("turn failed session=%s", live.id, exc_info=error)
                 self._instance.sessions.fail(live, message_error(error, ""))
         finally:
@@ -242,14 +242,19 @@ class Turns:
             live.unread()
         self._instance.approvals.granted.pop(live.id, None)
         self._instance.stops.finish(live.id)
-        self._instance.sessions.set_status(live, Idle())
+        goes_on = live.broken and self._instance.sessions.resumes
+        if goes_on:
+            # Nobody is told that the session is idle: another process, or this one, goes on with the turn.
+            live.status = Idle()
+        else:
+            self._instance.sessions.set_status(live, Idle())
         if live.wanted and not self._closed:
             # Something was added while the turn failed or was aborted: it is not lost with it, and the next
             # turn has this one's hold.
             live.begin(self._run(live))
         else:
             await _logged(self._settle())
-            if not live.deleted:
+            if not (live.deleted or goes_on):
                 await _logged(changes.summarise(self._instance, live))
             await _logged(self._instance.sessions.let_go(live))
             if self._instance.snapshot.is_due():

@@ -31,7 +31,8 @@ from instar.settings.builtin_plugins import flagship_name
 from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
-from instar.store.store import Values, open_store
+from instar.store.store import open_store
+from instar.store.values import Values
 from instar.wire import Plain
 from instar.wire.secret import masked
 
