@@ -389,6 +389,8 @@ def test_workers_share_by_ssh_and_go_on_where_it_fails(
     }.items():
         (tmp_path / "answers").write_text(answer)
         assert f"{name} cannot be reached, {goes_on}: {said}" in failure(second, f"Hello, {answer}!")
+    status = second.type("evolve", "--workspace", str(second.workspace), "status").stdout
+    assert f"{name} cannot be reached, {goes_on}: it did not end within 3 s" in " ".join(status.split())
     (tmp_path / "answers").write_text("")
     hook = bare / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho the branch is protected >&2\nexit 1\n")

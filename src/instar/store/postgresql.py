@@ -1,6 +1,8 @@
 """The store's tables on a PostgreSQL server: connections that speak the statements, and what their errors mean."""
 
 import contextlib
+import os
+import platform
 import re
 import threading
 import time
@@ -238,6 +240,8 @@ class PostgresConnection:
         """Hear from now on when others have written something (``wake_others``, ``wake_workers``)."""
         self._lent = self._lender.lend()
         (name,) = self.execute("SELECT md5(current_schema())").fetchone()
+        # So `instar doctor` and who watches the server see which processes work together.
+        self.run("name_worker", (f"{platform.node()}:{os.getpid()}",))
         self.script(f"LISTEN instar_{name}; LISTEN instar_work_{name}")
 
     def wait(self, seconds: float) -> list[str]:
