@@ -19,8 +19,9 @@ from tests.waiting import PATIENCE, until
 from instar.event import Event, SessionIdle, SessionUpdated
 from instar.event import make as announced
 from instar.store import PutProject, PutSession, PutValue, StoreError
-from instar.store.database import SqlConnection, statements
+from instar.store.database import SQL, SqlConnection, statements
 from instar.store.postgresql import Connections, PostgresConnection
+from instar.store.sqlite import ADDS, migrations
 from instar.store.store import Store, open_store
 from instar.testing import Machine, results
 
@@ -63,6 +64,28 @@ async def test_a_newer_instars_database_is_refused_with_both_versions(url: str) 
     await (await open_store(url, lambda event: None)).close()
     run(url, "INSERT INTO instar_migration VALUES (77, 'later', 'c', '9.8.7', 0)")
     assert "written by instar 9.8.7 (schema 77), and this is instar" in await refused(url)
+
+
+async def test_a_newer_instars_database_to_which_it_only_added_something_is_used(url: str) -> None:
+    await (await open_store(url, lambda event: None)).close()
+    run(url, "INSERT INTO instar_migration VALUES (77, 'add_later', 'c', '9.8.7', 0)")
+    run(url, "ALTER TABLE instar_value ADD COLUMN later text")
+    store = await open_store(url, lambda event: None)
+    await store.commit([PutValue("p", "k", 1)])
+    assert await store.values("p") == {"k": 1}
+    await store.close()
+
+
+@pytest.mark.parametrize("folder", [SQL, SQL / "postgresql"])
+def test_a_step_that_is_said_to_add_does_nothing_else(folder: Path) -> None:
+    adds = re.compile(
+        r"CREATE (UNLOGGED )?TABLE|CREATE INDEX|ALTER TABLE \w+ ADD COLUMN (?!.*NOT NULL(?! DEFAULT))"
+    )
+    for step in migrations(folder):
+        if step.name.startswith(ADDS):
+            lines = "\n".join(line for line in step.sql.splitlines() if not line.startswith("--"))
+            for statement in filter(None, map(str.strip, lines.split(";"))):
+                assert adds.match(statement), f"{step.name}: {statement}"
 
 
 async def test_a_process_that_holds_the_lock_holds_nobody_up_for_ever(url: str) -> None:
