@@ -99,8 +99,8 @@ campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in
 	@$(BIN)/python -m tests.campaign.soak
 	@$(BIN)/python -m tests.campaign.kills
 
-campaign-cluster: $(VENV)/.dev ## workers on one PostgreSQL database, and faults every few seconds: MINUTES=20, WORKERS=3, SEED=n
-	@$(BIN)/python -m tests.campaign.cluster --minutes $(or $(MINUTES),20) --workers $(or $(WORKERS),3) $(if $(SEED),--seed $(SEED))
+campaign-cluster: $(VENV)/.dev ## workers on one PostgreSQL database, and faults every few seconds: MINUTES=20, WORKERS=3, SEED=n, ENGINE=dbos
+	@$(BIN)/python -m tests.campaign.cluster --minutes $(or $(MINUTES),20) --workers $(or $(WORKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(ENGINE),--engine $(ENGINE))
 
 fuzz: $(VENV)/.dev $(VENV)/.schemathesis ## ask the server what schemathesis makes up: MINUTES=10, SEED=n; OPENCODE=1: by opencode's document
 	@$(BIN)/python -m tests.fuzz $(VENV)/schemathesis/bin/st --minutes $(or $(MINUTES),10) \

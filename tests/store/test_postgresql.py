@@ -331,6 +331,18 @@ async def test_what_the_model_runs_does_not_find_the_way_to_the_database(
     assert results(await door.stored(session))[0].split() == finds
 
 
+async def test_a_file_of_passwords_that_nobody_made_becomes_no_folder(house: Machine, url: str) -> None:
+    """The server's client would say at each connection that it cannot read it."""
+    house.environment["INSTAR_DATABASE"] = url
+    house.settings(shield={"level": "bubblewrap"}, permission={"*": "allow"})
+    house.says('== turn\ntool: bash {"command": "cat ~/.pgpass || echo refused"}\n== turn\ntext: done\n')
+    door = await house.open()
+    session = await door.session()
+    await door.ask(session, "go")
+    assert "refused" in results(await door.stored(session))[0]
+    assert not (Path(house.environment["HOME"]) / ".pgpass").is_dir()
+
+
 @pytest.mark.parametrize(("said", "lasts"), [("", 10_000), ("1.5", 1500), ("3600", 3_600_000)])
 async def test_a_lease_lasts_as_long_as_the_server_says(said: str, lasts: int) -> None:
     store = await open_store(_with(said), lambda event: None)

@@ -239,22 +239,18 @@ class Feed:
     """The events of every instance of a server, from the first one on."""
 
     def __init__(self, *, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
-        self._most = (kept, kept_bytes)
+        self._most, self._most_bytes = kept, kept_bytes
         self._kept: deque[Published] = deque()
         self._bytes = 0
         # The id before the first event that is kept: a client that has read it has missed nothing.
-        self._before = self._position = ids.new("evt")
+        self._before = self.position = ids.new("evt")
+        """`position`: the id of the last event: a client that follows from here on comes back with it."""
         self._readers: list[Reader] = []
         self._watched = False
         self.caught_up: Callable[[], Awaitable[None]] | None = None
         """Waits for the events of sessions, where several servers share a database: their relay brings them then."""
         self.ending = False
         """True once the server ends: its clients are to connect again by themselves."""
-
-    @property
-    def position(self) -> str:
-        """The id of the last event: a client that follows from here on comes back with it."""
-        return self._position
 
     @property
     def clients(self) -> int:
@@ -292,10 +288,9 @@ class Feed:
         """Keep an event and hand it to every reader."""
         self._kept.append(event)
         if self.is_place(event):
-            self._position = event.id
+            self.position = event.id
         self._bytes += len(event.payload)
-        most, most_bytes = self._most
-        while self._kept and (len(self._kept) > most or self._bytes > most_bytes):
+        while self._kept and (len(self._kept) > self._most or self._bytes > self._most_bytes):
             gone = self._kept.popleft()
             self._bytes -= len(gone.payload)
             self._before = gone.id

@@ -10,6 +10,8 @@ import msgspec
 
 DATA_VARIABLE: Final = "INSTAR_DATA"
 DATABASE_VARIABLE: Final = "INSTAR_DATABASE"
+PASSWORDS: Final = ".pgpass"
+"""The file in the home folder that PostgreSQL's clients read passwords from."""
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -40,7 +42,7 @@ class Paths(msgspec.Struct, frozen=True):
         if named:
             homes.append(Path(named).expanduser().absolute())
         data, server = environment.get(DATA_VARIABLE), environment.get(DATABASE_VARIABLE, "")
-        passwords = Path(environment.get("PGPASSFILE") or home / ".pgpass")
+        passwords = Path(environment.get("PGPASSFILE") or home / PASSWORDS)
         return cls(
             home=home,
             config_homes=tuple(dict.fromkeys(homes)),
