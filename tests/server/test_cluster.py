@@ -303,6 +303,61 @@ def test_who_waits_for_an_answer_at_a_server_that_ends_is_told_that_it_goes_on(
     ended(worker(HALF), session)
 
 
+LOOKS = """import asyncio
+
+from instar.plugin import Tool
+
+
+async def execute(args, ctx):
+    with (ctx.directory / "looks.txt").open("a") as file:
+        file.write("look\\n")
+    await asyncio.sleep(1)
+    return "seen"
+
+
+tool = Tool("Looks.", {"type": "object", "properties": {}}, execute, idempotent=True)
+"""
+
+GAZES = """import { appendFileSync } from "node:fs"
+
+export default {
+  description: "Gazes.",
+  args: {},
+  idempotent: true,
+  async execute(args, context) {
+    appendFileSync(`${context.directory}/gazes.txt`, "gaze\\n")
+    await new Promise((done) => setTimeout(done, 1000))
+    return "gazed"
+  },
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_lost_call_of_an_idempotent_tool_is_made_again_and_no_other(
+    worker: Workers, short: str, tmp_path: Path
+) -> None:
+    own = tmp_path / "home" / ".config" / "instar" / "tools"
+    own.mkdir(parents=True)
+    (own / "look.py").write_text(LOOKS)
+    (own / "gaze.js").write_text(GAZES)
+    script = STEPS.replace("tool:", "tool: look {}\ntool: gaze {}\ntool:")
+    servers = [worker(script, url=short) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    notes = [tmp_path / "project" / name for name in ("calls.txt", "looks.txt", "gazes.txt")]
+    wait_until(lambda: all(one.exists() for one in notes))
+    lost, other = runner_first(servers, short)
+    lost.process.kill()
+    messages = ended(other, session)
+    assert [one.read_text() for one in notes] == ["call\n", "look\nlook\n", "gaze\ngaze\n"]
+    states = {part["tool"]: part["state"] for part in messages[1]["parts"] if part["type"] == "tool"}
+    assert [states[name]["output"] for name in ("look", "gaze")] == ["seen", "gazed"]
+    assert "interrupted" in states["bash"]["error"]
+    assert [one["info"]["role"] for one in messages] == ["user", "assistant", "assistant"]
+    assert messages[-1]["parts"][-2]["text"] == "over"
+
+
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:
     here, there = worker(), worker()
     session = here.session()
@@ -530,6 +585,32 @@ def test_what_is_asked_is_answered_at_any_server(
     parts = [part for one in ended(servers[1], session) for part in one["parts"]]
     tools = {part["tool"]: part["state"]["status"] for part in parts if part["type"] == "tool"}
     assert tools["bash" if kind == "permission" else "question"] == "completed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", REPLIES)
+def test_what_was_asked_is_known_to_a_server_that_opens_the_folder_later_and_gone_with_the_server_that_asked(
+    worker: Workers, short: str, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "project").mkdir()
+    asks = {"permission": {"bash": "ask" if kind == "permission" else "allow"}}
+    (tmp_path / "project" / "opencode.json").write_text(json.dumps(asks))
+    script = ASKS.replace("tool: question", "tool: no") if kind == "permission" else ASKS
+    first = worker(script, url=short)
+    session = first.session(title="t")
+    first.ask(session, "go", "prompt_async")
+    (asked,) = wait_until(lambda: first.http.get(f"/{kind}").json())
+    later = worker(script, url=short)
+    assert later.http.get(f"/{kind}").json() == [asked]
+    first.process.kill()
+    messages = ended(later, session)
+    assert later.http.get(f"/{kind}").json() == []
+    reply = later.http.post(f"/{kind}/{asked['id']}/reply", json=REPLIES[kind])
+    assert (reply.status_code, reply.elapsed.total_seconds() < 1) == (404, True)
+    errors = [
+        part["state"].get("error") for one in messages for part in one["parts"] if part["type"] == "tool"
+    ]
+    assert any("interrupted" in str(error) for error in errors)
 
 
 def children(process: int) -> list[int]:

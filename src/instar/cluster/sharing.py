@@ -12,7 +12,7 @@ import msgspec
 from instar import event, wire
 from instar.approval.permissions import Approvals
 from instar.approval.questions import Questions
-from instar.cluster.asks import SharedApprovals, SharedQuestions
+from instar.cluster.asks import SharedApprovals, SharedQuestions, withdraw_all
 from instar.cluster.engine import Engine
 from instar.event import Busy, SessionStatus, make
 from instar.limits.budget import RunningCalls
@@ -89,6 +89,8 @@ class SharedTurns(Turns):
         except SessionBusy:
             return False
         try:
+            if live.turn is None:
+                await withdraw_all(self._instance.store, session_id)
             if not await self._is_due(live):
                 return True
             if await self._is_stopped(live, stop):

@@ -26,11 +26,9 @@ from instar.message import (
     Part,
     Rule,
     Session,
-    ToolError,
     ToolPart,
     ToolPending,
     ToolRunning,
-    ToolSpan,
     WithParts,
 )
 from instar.store import (
@@ -76,9 +74,6 @@ _RELAY_PRUNED_EVERY: Final = 10_000
 _ALL: Final = 2**62
 """More rows than there are: SQLite knows no other word for all of them that PostgreSQL knows too."""
 
-_ENDED = "Tool execution was interrupted: the process that ran it ended."
-_NO_FENCE = 0
-"""Less than any lease's."""
 _CUT = "The answer was interrupted: the process that wrote it ended."
 
 
@@ -375,7 +370,8 @@ class Store:
     def forfeit(self, session_id: str) -> None:
         """Save nothing more in a session, as if its lease were lost; others get it with `release`."""
         if (lease := self._leases.get(session_id)) is not None:
-            self._leases[session_id] = wire.replace(lease, fence=_NO_FENCE)
+            # A fence that no lease has.
+            self._leases[session_id] = wire.replace(lease, fence=0)
 
     async def _give_back(self, lease: Lease) -> None:
         held = (lease.session_id, lease.owner, lease.fence)
@@ -384,7 +380,8 @@ class Store:
     async def interrupt(self, session_id: str, now: int, *, resumes: bool = False) -> int:
         """Mark a session's open tool parts and unfinished answers as interrupted, in one commit.
 
-        A pending or running tool part becomes an error part whose metadata says ``interrupted``; an answer
+        A pending or running tool part becomes an error part whose metadata says ``interrupted``, and ``began`` where
+        it ran; an answer
         without an end is completed at `now` (ms) with a `MessageAbortedError`, unless it has an error. Each
         change is an event like any other. Returns how many parts were marked.
         For the first opening of a session whose process died. `resumes`: its turn is gone on with. Then an answer that
@@ -392,7 +389,7 @@ class Store:
         """
         parts, answers = await self._query(partial(_unfinished, session_id))
         for part in parts:
-            part.state = _interrupted(part.state, now)
+            part.state = rows.interrupted(part.state, now)
         called = {part.message_id for part in parts}
         if resumes and answers:
             called |= await self._calling(session_id)
@@ -503,12 +500,6 @@ def _unfinished(session_id: str, connection: SqlConnection) -> tuple[list[ToolPa
         ],
         [info for info in answers if isinstance(info, Assistant) and info.time.completed is None],
     )
-
-
-def _interrupted(state: Any, now: int) -> ToolError:
-    metadata = {**(getattr(state, "metadata", None) or {}), "interrupted": True}
-    start = state.time.start if isinstance(state, ToolRunning) else now
-    return ToolError(input=state.input, error=_ENDED, metadata=metadata, time=ToolSpan(start=start, end=now))
 
 
 def _sums(shares: Sequence[Share], connection: SqlConnection) -> list[Sum]:
