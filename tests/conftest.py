@@ -17,6 +17,7 @@ _CLUSTER = [
     "e2e/test_heartbeat_shared.py",
     "server/test_backup.py",
     "server/test_cluster.py",
+    "server/test_front.py",
     "server/test_upgrades.py",
 ]
 collect_ignore = [] if any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else _CLUSTER

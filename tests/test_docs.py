@@ -11,11 +11,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests import somebody
 
 from instar.wire.document import parse_jsonc
 
@@ -115,11 +116,17 @@ def anchors(page: Path) -> set[str]:
     "page", [page for page in PAGES if "```console" in page.read_text("utf-8")], ids=name
 )
 def test_commands_print_what_the_page_says(
-    page: Path, tmp_path: Path, clean_environment: Mapping[str, str]
+    page: Path, tmp_path: Path, clean_environment: Mapping[str, str], request: pytest.FixtureRequest
 ) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
     path = f"{Path(sys.executable).parent}{os.pathsep}{clean_environment['PATH']}"
+    environment = {**clean_environment, "PATH": path}
+    as_whom = somebody.command if page.name == "cluster.md" else lambda *words: words
+    if page.name == "cluster.md":
+        for one in (folder, Path(clean_environment["HOME"])):
+            somebody.own(one)
+        request.addfinalizer(lambda: end_cluster(folder, environment))
     for block in blocks(page):
         if block.file is not None:
             target = folder / block.file
@@ -134,11 +141,26 @@ def test_commands_print_what_the_page_says(
                     command,
                     expected,
                     folder,
-                    {**clean_environment, "PATH": path},
+                    environment,
+                    as_whom,
                 )
 
 
-def run(where: str, command: str, expected: str, folder: Path, environment: Mapping[str, str]) -> None:
+def end_cluster(folder: Path, environment: Mapping[str, str]) -> None:
+    """End what a page left running that stopped half way."""
+    end = "pkill -F serve.pid -f 'serve --workers'; instar db stop"
+    words = somebody.command("bash", "-c", end)
+    subprocess.run(words, cwd=folder, env=environment, capture_output=True, timeout=60)
+
+
+def run(
+    where: str,
+    command: str,
+    expected: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    as_whom: Callable[..., Sequence[str]],
+) -> None:
     """Run one command; `make` and `git clone` of the project itself are CI's to run, their targets are checked here."""
     if command.startswith("git clone"):
         return
@@ -149,7 +171,12 @@ def run(where: str, command: str, expected: str, folder: Path, environment: Mapp
     stated = re.search(r"\s+# exit (\d+)$", command)
     code = int(stated[1]) if stated else 0
     done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=dict(environment), capture_output=True, text=True, timeout=60
+        as_whom("bash", "-c", command),
+        cwd=folder,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     printed = (done.stdout + done.stderr).strip("\n")
     assert done.returncode == code, f"{where}: {command}\n{printed}"

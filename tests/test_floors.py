@@ -33,7 +33,7 @@ FLAGSHIPS = SOURCE / "plugins"
 
 LAZY = {
     # psycopg is an extra.
-    "store": {"instar.store.postgresql"},
+    "store": {"instar.store.postgresql", "psycopg"},
     "wire": {"yaml"},
     "client": {"httpx2"},
     # An optional extra.

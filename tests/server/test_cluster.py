@@ -358,6 +358,25 @@ def test_a_lost_call_of_an_idempotent_tool_is_made_again_and_no_other(
     assert messages[-1]["parts"][-2]["text"] == "over"
 
 
+@pytest.mark.slow
+def test_a_command_that_shows_a_session_leaves_its_turn_to_the_next_worker(
+    worker: Workers, short: str, tmp_path: Path
+) -> None:
+    servers = [worker(STEPS, url=short) for _ in range(2)]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "calls.txt").exists)
+    lost, other = runner_first(servers, short)
+    lost.process.kill()
+    lost.process.wait()
+    environment = {**other.environment, "INSTAR_DATA": str(tmp_path / "own")}
+    command = [sys.executable, "-m", "instar", "session", "show", session]
+    shown = subprocess.run(command, cwd=other.directory, env=environment, capture_output=True, text=True)
+    assert "bash echo call" in shown.stdout
+    assert "interrupted" not in shown.stdout
+    assert ended(other, session)[-1]["parts"][-2]["text"] == "over"
+
+
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:
     here, there = worker(), worker()
     session = here.session()

@@ -41,6 +41,7 @@ from instar.settings.layer import as_map
 from instar.settings.own_edits import is_said
 from instar.settings.trust import TrustError
 from instar.store import StoreError
+from instar.store.local import LocalServer
 from instar.store.sqlite import migrations, prepare
 from instar.store.store import database_at
 from instar.wire.document import DocumentError, read_jsonc
@@ -96,6 +97,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             await _sandbox(processes, context, found),
             database,
             *workers,
+            *_local_server(context),
             trust,
             *_plugins(context, folder, found),
             _evolve(context, await evolve, found),
@@ -307,6 +309,21 @@ def _database(where: Path | str) -> list[Diagnosis]:
         return [Diagnosis("database", "ok", text), Diagnosis("workers", "ok", told)]
     except StoreError as error:
         return [Diagnosis("database", "problem", str(error))]
+
+
+def _local_server(context: Context) -> Iterator[Diagnosis]:
+    """instar's own PostgreSQL server, where one was made or is named."""
+    is_named = context.paths.server == context.paths.local_database
+    try:
+        state = LocalServer(context.paths, context.environment).state()
+    except StoreError as error:
+        yield Diagnosis("postgresql", "problem", str(error))
+        return
+    if state.running:
+        yield Diagnosis("postgresql", "ok", f"{state.version} runs in {state.folder}")
+    elif state.made or is_named:
+        text = f"the server in {state.folder} does not run"
+        yield Diagnosis("postgresql", "problem" if is_named else "ok", text, "instar db start")
 
 
 def _file(path: Path) -> Diagnosis:

@@ -50,7 +50,9 @@ PORT: Final = 4096
 @click.option("--socket", metavar="PATH", help="Listen at a Unix socket, mode 0600, instead.")
 @folder_option("The folder for requests that name none.")
 @click.option(
-    "--database", metavar="URL", help="Keep sessions in this PostgreSQL database (INSTAR_DATABASE)."
+    "--database",
+    metavar="URL",
+    help="Keep sessions in this PostgreSQL database (INSTAR_DATABASE); `local`: that of `instar db start`.",
 )
 @click.option(
     "--workers",
@@ -105,7 +107,8 @@ async def command(
         raise click.UsageError("instar announces itself to nobody: leave --mdns out and tell its address")
     if workers > 1 and not context.paths.server:
         raise click.UsageError(
-            "several workers share a PostgreSQL database: name it with --database URL (or INSTAR_DATABASE)"
+            "several workers share a PostgreSQL database: name it with --database URL (or INSTAR_DATABASE);"
+            " instar db start makes one: --database local"
         )
     address = Address(hostname, port, context.path(socket) if socket else None, listener)
     is_exposed = address.path is None and not is_loopback(hostname)

@@ -394,8 +394,8 @@ class Sessions:
             await self._store.release(lease)
 
     async def _heal(self, session_id: str) -> int | None:
-        """Mark interrupted parts and answers, and return the fence; None when another process runs the session."""
-        lease = None if self.resumes else await take(self._store, session_id)
+        """Mark interrupted parts and answers, and return the fence; None when another process has it, or may go on."""
+        lease = None if self._store.is_shared else await take(self._store, session_id)
         if lease is None:
             return None
         await self._store.interrupt(session_id, now())

@@ -1,10 +1,13 @@
 """The places where instar keeps things, by the XDG rules, from an environment. Creates nothing."""
 
+import hashlib
+import os
+import pwd
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -12,6 +15,10 @@ DATA_VARIABLE: Final = "INSTAR_DATA"
 DATABASE_VARIABLE: Final = "INSTAR_DATABASE"
 PASSWORDS: Final = ".pgpass"
 """The file in the home folder that PostgreSQL's clients read passwords from."""
+LOCAL: Final = "local"
+"""The name of the database on instar's own server (``instar db start``)."""
+_PLAIN_SOCKETS: Final = re.compile(r"[\w./-]{1,85}", re.ASCII)
+"""A folder that can hold a socket, whose whole path is at most 103 bytes long, and that a URL names as one."""
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -43,12 +50,16 @@ class Paths(msgspec.Struct, frozen=True):
             homes.append(Path(named).expanduser().absolute())
         data, server = environment.get(DATA_VARIABLE), environment.get(DATABASE_VARIABLE, "")
         passwords = Path(environment.get("PGPASSFILE") or home / PASSWORDS)
+        place = (
+            Path(data).expanduser().absolute()
+            if data
+            else _place(environment, "XDG_DATA_HOME", home / ".local/share") / "instar"
+        )
+        server = _local_url(place) if server == LOCAL else server
         return cls(
             home=home,
             config_homes=tuple(dict.fromkeys(homes)),
-            data=Path(data).expanduser().absolute()
-            if data
-            else _place(environment, "XDG_DATA_HOME", home / ".local/share") / "instar",
+            data=place,
             state=_place(environment, "XDG_STATE_HOME", home / ".local/state") / "instar",
             cache=_place(environment, "XDG_CACHE_HOME", home / ".cache") / "instar",
             server=server,
@@ -64,6 +75,21 @@ class Paths(msgspec.Struct, frozen=True):
     def database(self) -> Path | str:
         """Where the store is: its SQLite file, or the URL of a PostgreSQL database."""
         return self.server or self.data / "instar.db"
+
+    @property
+    def local_server(self) -> Path:
+        """The folder of instar's own PostgreSQL server."""
+        return self.data / "postgresql"
+
+    @property
+    def local_sockets(self) -> Path:
+        """The folder of that server's socket."""
+        return _local_sockets(self.data)
+
+    @property
+    def local_database(self) -> str:
+        """The URL of the database on that server."""
+        return _local_url(self.data)
 
     @property
     def trust_file(self) -> Path:
@@ -135,6 +161,31 @@ def _sockets(server: str) -> list[Path]:
     parts = urlsplit(server)
     hosts = ",".join(parse_qs(parts.query).get("host", [unquote(parts.hostname or "")])).split(",")
     return [Path(host or "/run/postgresql") for host in hosts if not host or host.startswith("/")]
+
+
+def _local_sockets(data: Path) -> Path:
+    """The data folder's, else one that every process finds by the name of that: it is too long or too strange."""
+    folder = data / "postgresql"
+    if _PLAIN_SOCKETS.fullmatch(str(folder)):
+        return folder
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return Path(f"/tmp/instar-{os.geteuid()}-{name}")  # noqa: S108 - the server refuses one that is another user's
+
+
+def _local_url(data: Path) -> str:
+    """The password stands in a file, which children of the model cannot read; `requirepeer`: no other user answers."""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # nobody has that number; PostgreSQL says so
+        user = str(os.geteuid())
+    said = {
+        "host": str(_local_sockets(data)),
+        "port": "5432",
+        "user": user,
+        "requirepeer": user,
+        "passfile": str(data / "postgresql" / "password"),
+    }
+    return f"postgresql:///instar?{urlencode(said, quote_via=quote, safe='/')}"
 
 
 def _place(environment: Mapping[str, str], name: str, default: Path) -> Path:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import platform
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ _WRITING: Final = 0x1257A8
 _MIGRATING: Final = _WRITING + 1
 PARAMETERS: Final = {
     "autocommit": True,
-    "application_name": "instar",
+    "application_name": f"instar {socket.gethostname()}:{os.getpid()}",
     "connect_timeout": 10,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -282,7 +283,7 @@ class PostgresServer:
         self.relays = True
         self.lease_ms = _LEASE_MS
         parts = urlsplit(url)
-        self.name = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+        self.name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def open(self) -> PostgresConnection:
         connection = PostgresConnection(self._connections)
@@ -422,5 +423,8 @@ _ADVICE: Final = (
     (errors.NumericValueOutOfRange, "a number is too large for its column"),
     (errors.DiskFull, "free some space on the server and try again; what was saved before is intact"),
     (errors.LockNotAvailable, "another instar holds the database for longer than five seconds; try again"),
-    (psycopg.OperationalError, "make sure that the server runs and can be reached, and try again"),
+    (
+        psycopg.OperationalError,
+        "make sure that the server runs and can be reached, and try again (instar's own: instar db start)",
+    ),
 )

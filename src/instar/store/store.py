@@ -103,7 +103,8 @@ def database_at(where: Path | str, synchronous: Synchronous = "NORMAL") -> SqlDa
         return SqliteFile(where, synchronous)
     if not where.startswith(("postgresql://", "postgres://")):
         raise StoreError(
-            f"a database is a URL, postgresql://USER@HOST/NAME, and not {where!r} (INSTAR_DATABASE)"
+            f"a database is a URL, postgresql://USER@HOST/NAME, and not {where!r} (INSTAR_DATABASE);"
+            " local: that of instar db start"
         )
     from instar.store.postgresql import PostgresServer  # psycopg is an extra, and takes a while to import
 
@@ -129,6 +130,8 @@ class Store:
         self._pruned = 0
         self._leases: dict[str, Lease] = {}
         self._place = (place or EventPlace("", "")) if database.relays else None
+        self.is_shared = database.relays
+        """Whether workers may go on with what another process left."""
         self._relay = relay
         self._relay_pruned = 0
         self._database = database
