@@ -12,7 +12,7 @@ from tests.server.conftest import Served
 from tests.waiting import wait_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
-DUMP, RESTORE, _, BASE, RECOVER = re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+DUMP, RESTORE, _, BASE, RECOVER, *_ = re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.M | re.S)
 SCRIPT = """== when "interrupted"
 text: I went on
 == when "^slow"
