@@ -60,9 +60,10 @@ client-programs:
 	@for one in node npm tmux; do command -v $$one >/dev/null || \
 	  { echo "make test-clients needs $$one (Debian: apt install nodejs npm tmux)" >&2; exit 1; }; done
 
-test-cluster: $(VENV)/.dev ## test the store, sessions and the server on PostgreSQL: apt installs it
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
-	  { echo "make test-cluster needs PostgreSQL (Debian: apt install postgresql)" >&2; exit 1; }
+test-cluster: $(VENV)/.dev ## test the store, sessions and the server on PostgreSQL: apt installs it and Caddy
+	@{ ls /usr/lib/postgresql/*/bin/initdb && command -v caddy; } >/dev/null 2>&1 || \
+	  { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq postgresql caddy >/dev/null; } || \
+	  { echo "make test-cluster needs PostgreSQL and Caddy (Debian: apt install postgresql caddy)" >&2; exit 1; }
 	@INSTAR_POSTGRESQL=1 $(TESTS) -m "not slow" tests/store tests/session tests/server
 
 test-page: $(VENV)/.dev $(VENV)/.page ## test the page in Chromium: pip and npm fetch 130 MB, apt the browser; makes the pictures of the docs
@@ -98,8 +99,8 @@ campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in
 	@$(BIN)/python -m tests.campaign.soak
 	@$(BIN)/python -m tests.campaign.kills
 
-campaign-cluster: $(VENV)/.dev ## workers on one PostgreSQL database, and faults every few seconds: MINUTES=20, WORKERS=3, SEED=n
-	@$(BIN)/python -m tests.campaign.cluster --minutes $(or $(MINUTES),20) --workers $(or $(WORKERS),3) $(if $(SEED),--seed $(SEED))
+campaign-cluster: $(VENV)/.dev ## workers on one PostgreSQL database, and faults every few seconds: MINUTES=20, WORKERS=3, SEED=n, ENGINE=dbos
+	@$(BIN)/python -m tests.campaign.cluster --minutes $(or $(MINUTES),20) --workers $(or $(WORKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(ENGINE),--engine $(ENGINE))
 
 fuzz: $(VENV)/.dev $(VENV)/.schemathesis ## ask the server what schemathesis makes up: MINUTES=10, SEED=n; OPENCODE=1: by opencode's document
 	@$(BIN)/python -m tests.fuzz $(VENV)/schemathesis/bin/st --minutes $(or $(MINUTES),10) \

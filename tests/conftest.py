@@ -11,6 +11,18 @@ import pytest
 from hypothesis import settings
 from tests import started
 
+# They need a PostgreSQL server of their own; `make test-cluster` installs Debian's package.
+_CLUSTER = [
+    "cli/test_db.py",
+    "e2e/test_evolve_shared.py",
+    "e2e/test_heartbeat_shared.py",
+    "server/test_backup.py",
+    "server/test_cluster.py",
+    "server/test_front.py",
+    "server/test_upgrades.py",
+]
+collect_ignore = [] if any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else _CLUSTER
+
 
 def pytest_configure() -> None:
     """Draw fewer examples than the hundred of hypothesis, unless a test says how many it needs.

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import os
 import pwd
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -51,13 +52,18 @@ class Cluster:
 
     def start(self) -> None:
         places = ("listen_addresses=", f"unix_socket_directories={self.folder}")
-        options = [f"-c {one}" for one in (*self.settings, *places)]
+        options = [f"-c {shlex.quote(one)}" for one in (*self.settings, *places)]
         self.run(
             "pg_ctl", "-w", "-D", "data", "-l", str(self.folder / "log.txt"), "-o", " ".join(options), "start"
         )
 
     def stop(self, mode: str = "immediate") -> None:
         self.run("pg_ctl", "-w", "-D", "data", "-m", mode, "stop")
+
+    def shell(self, script: str) -> None:
+        """Run commands in its folder as its own user, who finds its programs and it."""
+        known = f"export PATH={self._programs}:$PATH PGHOST={self.folder} PGUSER=postgres\n"
+        self.run("/bin/bash", "-euc", known + script)
 
     def database(self, name: str = "") -> str:
         """Make an empty schema, unless one with this name is there, and return the URL that names it."""

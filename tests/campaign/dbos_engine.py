@@ -28,7 +28,7 @@ CREATE OR REPLACE FUNCTION absurd.spawn_task(queue text, task text, params jsonb
 LANGUAGE sql AS $$
   SELECT dbos.enqueue_workflow(
     workflow_name => 'turn', queue_name => 'turns', workflow_id => options ->> 'idempotency_key',
-    positional_args => ARRAY[params -> 'session', params -> 'directory', params -> 'stop']::json[])
+    positional_args => ARRAY[params -> 'session', params -> 'directory', params -> 'stop', params -> 'key']::json[])
 $$;
 CREATE TABLE IF NOT EXISTS dbos.instar_alive (executor text PRIMARY KEY, at double precision);
 """
@@ -55,10 +55,10 @@ class DbosEngine(absurd.AbsurdEngine):
         DBOS(config=config)
 
         @DBOS.workflow(name="turn")
-        async def turn(session_id: str, directory: str, stop: str) -> None:
+        async def turn(session_id: str, directory: str, stop: str, key: str) -> None:
             # DBOS has a loop of its own; instar's turns run on instar's.
-            running = asyncio.run_coroutine_threadsafe(self._turn(session_id, directory, stop), self._loop)
-            await asyncio.wrap_future(running)
+            work = self._turn(session_id, directory, stop, key)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
         self._loop = asyncio.get_running_loop()
         self._run: Run | None = None
@@ -69,12 +69,8 @@ class DbosEngine(absurd.AbsurdEngine):
             await asyncio.to_thread(DBOS.launch)
             await connection.execute(SPAWN)
         await asyncio.to_thread(
-            DBOS.register_queue,
-            "turns",
-            worker_concurrency=CAPACITY,
-            polling_interval_sec=POLL,
+            DBOS.register_queue, "turns", worker_concurrency=CAPACITY, polling_interval_sec=POLL
         )
-        self._relay.on_wake(self.wake)
 
     async def work(self, run: Run) -> None:
         """Let DBOS' threads run what they take; here who is gone is looked for."""
@@ -92,24 +88,32 @@ class DbosEngine(absurd.AbsurdEngine):
                 absurd.log.error("nothing was recovered", exc_info=error)
             await asyncio.sleep(self._lease / 3)
 
-    async def finished(self, key: str) -> None:
-        """Wait until a workflow has ended."""
-        statement = (
-            "SELECT 1 FROM dbos.workflow_status WHERE workflow_uuid = %s"
-            " AND status IN ('ENQUEUED', 'PENDING', 'DELAYED')"
-        )
-        await self.until(lambda: self._is_done(statement, key))
-
     async def close(self) -> None:
         """End; what is under way is another worker's."""
         self.pause()
+        self._closed = True
+        for woken in self._waiting:
+            woken.set()
         await asyncio.to_thread(DBOS.destroy)
         if self._connection is not None:
             await self._connection.close()
 
-    async def _turn(self, session_id: str, directory: str, stop: str) -> None:
+    async def _is_done(self, key: str) -> bool:
+        statement = (
+            "SELECT 1 FROM dbos.workflow_status WHERE workflow_uuid = %s"
+            " AND status IN ('ENQUEUED', 'PENDING', 'DELAYED')"
+        )
+        try:
+            return not await self._ask(statement, key)
+        except (psycopg.Error, OSError):
+            return False
+
+    async def _turn(self, session_id: str, directory: str, stop: str, key: str) -> None:
         await self._started.wait()
         assert self._run is not None
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[task] = session_id
         done = False
         while not done:
             try:
@@ -118,8 +122,9 @@ class DbosEngine(absurd.AbsurdEngine):
                 absurd.log.error("a turn could not be taken up session=%s", session_id, exc_info=error)
             if not done:
                 await asyncio.sleep(AGAIN)
+        del self._running[task]
         with contextlib.suppress(psycopg.Error, OSError):
-            await self._ask("SELECT pg_notify('instar_work_' || md5(current_schema()), '')")
+            await self._ask("SELECT pg_notify('instar_work_' || md5(current_schema()), %s)", key)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The gate in sessions and commands: what a person sees of it, and what the model reads."""
 
-import asyncio
 import itertools
 import json
 import re
@@ -62,32 +61,6 @@ async def test_a_late_crasher_is_rolled_back_and_the_session_that_goes_on_reads_
     (kept,) = [part for part in texts if part.text.startswith("[evolve]")]
     assert kept.synthetic
     assert "execute_tool crash" in kept.text
-
-
-@pytest.mark.slow
-async def test_a_rollback_is_told_to_one_of_the_sessions_that_end_a_step_together(bot):
-    broken = script("""[ -e late ] && exit 3; echo '{"result": "hello"}'""")
-    bot.config(evolve={"probation_failures": 1})
-    calls = json.dumps({"hook": "bot.sh", "content": broken})
-    bot.tell(
-        f'== when "^write$"\ntool: evolve_hook_write {calls}\n'
-        '== when "^hello$"\ntext: done\n'
-        '== when ""\ntool: bot_greet {}\n'
-    )
-    door = await bot.open()
-    sessions = [await door.session() for _ in range(4)]
-    await door.ask(sessions[0], "write")
-    (bot.root / "late").write_text("")
-    await asyncio.gather(*(door.ask(session, "greet") for session in sessions))
-    said = [
-        part.text
-        for session in sessions
-        for message in await door.history(session)
-        for part in message.parts
-        if part.type == "text" and part.text.startswith("[evolve]")
-    ]
-    assert len(said) == 1
-    assert not [line for line in bot.log() if "plugin failed" in line]
 
 
 @pytest.mark.slow

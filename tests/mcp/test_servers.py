@@ -289,6 +289,25 @@ async def test_tools_with_a_mistake_are_left_out_and_named_and_their_neighbours_
     assert len(lab.said) == 10
 
 
+@pytest.mark.parametrize(
+    ("hints", "idempotent"),
+    [
+        (None, False),
+        ({"readOnlyHint": True}, True),
+        ({"idempotentHint": True, "readOnlyHint": False}, True),
+        ({"destructiveHint": False}, False),
+        ({"readOnlyHint": "yes"}, False),
+        ("readOnlyHint", False),
+    ],
+)
+async def test_a_call_is_made_again_where_its_server_says_that_it_reads_or_is_idempotent(
+    lab: Any, make_tool: Any, hints: Any, idempotent: bool
+) -> None:
+    lab.offers(make_tool("look", annotations=hints))
+    servers = await lab.ready(notes=lab.raw())
+    assert servers.tools["notes_look"].idempotent is idempotent
+
+
 async def test_names_are_made_as_opencode_makes_them_and_permission_goes_by_them(
     lab: Any, make_tool: Any
 ) -> None:

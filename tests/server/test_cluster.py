@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import httpx2
 import psycopg
 import pytest
+from tests.collector import Collector
 from tests.postgresql import cluster
 from tests.server.conftest import Served
 from tests.waiting import wait_until
@@ -37,8 +39,8 @@ def worker(serve: Workers, url: str, tmp_path: Any) -> Workers:
     """Start a server as on a machine of its own: it has the project's folder and the database in common."""
     numbers = itertools.count()
 
-    def start(script: str = TALK, url: str = url, grace: int = 0) -> Served:
-        own = {"INSTAR_DATABASE": url, "INSTAR_DATA": str(tmp_path / f"data{next(numbers)}")}
+    def start(script: str = TALK, url: str = url, grace: int = 0, **variables: str) -> Served:
+        own = {"INSTAR_DATABASE": url, "INSTAR_DATA": str(tmp_path / f"data{next(numbers)}"), **variables}
         return serve("--grace", str(grace), script=script, environment=own)
 
     return start
@@ -303,13 +305,13 @@ def test_who_waits_for_an_answer_at_a_server_that_ends_is_told_that_it_goes_on(
 
 @pytest.mark.slow
 def test_a_command_that_shows_a_session_leaves_its_turn_to_the_next_worker(
-    worker: Workers, short: str, tmp_path: Path
+    worker: Workers, url: str, tmp_path: Path
 ) -> None:
-    servers = [worker(STEPS, url=short) for _ in range(2)]
+    servers = [worker(STEPS) for _ in range(2)]
     session = servers[0].session()
     servers[0].ask(session, "go", "prompt_async")
     wait_until((tmp_path / "project" / "calls.txt").exists)
-    lost, other = runner_first(servers, short)
+    lost, other = runner_first(servers, url)
     lost.process.kill()
     lost.process.wait()
     environment = {**other.environment, "INSTAR_DATA": str(tmp_path / "own")}
@@ -318,6 +320,61 @@ def test_a_command_that_shows_a_session_leaves_its_turn_to_the_next_worker(
     assert "bash echo call" in shown.stdout
     assert "interrupted" not in shown.stdout
     assert ended(other, session)[-1]["parts"][-2]["text"] == "over"
+
+
+LOOKS = """import asyncio
+
+from instar.plugin import Tool
+
+
+async def execute(args, ctx):
+    with (ctx.directory / "looks.txt").open("a") as file:
+        file.write("look\\n")
+    await asyncio.sleep(1)
+    return "seen"
+
+
+tool = Tool("Looks.", {"type": "object", "properties": {}}, execute, idempotent=True)
+"""
+
+GAZES = """import { appendFileSync } from "node:fs"
+
+export default {
+  description: "Gazes.",
+  args: {},
+  idempotent: true,
+  async execute(args, context) {
+    appendFileSync(`${context.directory}/gazes.txt`, "gaze\\n")
+    await new Promise((done) => setTimeout(done, 1000))
+    return "gazed"
+  },
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_lost_call_of_an_idempotent_tool_is_made_again_and_no_other(
+    worker: Workers, short: str, tmp_path: Path
+) -> None:
+    own = tmp_path / "home" / ".config" / "instar" / "tools"
+    own.mkdir(parents=True)
+    (own / "look.py").write_text(LOOKS)
+    (own / "gaze.js").write_text(GAZES)
+    script = STEPS.replace("tool:", "tool: look {}\ntool: gaze {}\ntool:")
+    servers = [worker(script, url=short) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    notes = [tmp_path / "project" / name for name in ("calls.txt", "looks.txt", "gazes.txt")]
+    wait_until(lambda: all(one.exists() for one in notes))
+    lost, other = runner_first(servers, short)
+    lost.process.kill()
+    messages = ended(other, session)
+    assert [one.read_text() for one in notes] == ["call\n", "look\nlook\n", "gaze\ngaze\n"]
+    states = {part["tool"]: part["state"] for part in messages[1]["parts"] if part["type"] == "tool"}
+    assert [states[name]["output"] for name in ("look", "gaze")] == ["seen", "gazed"]
+    assert "interrupted" in states["bash"]["error"]
+    assert [one["info"]["role"] for one in messages] == ["user", "assistant", "assistant"]
+    assert messages[-1]["parts"][-2]["text"] == "over"
 
 
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:
@@ -337,6 +394,35 @@ def _of(response: httpx2.Response) -> Iterator[dict[str, Any]]:
     for line in response.iter_lines():
         if line.startswith("data: ") and "sessionID" in line:
             yield json.loads(line[6:])
+
+
+@pytest.mark.slow
+def test_an_event_of_one_server_alone_is_no_place_to_come_back_to_at_another(
+    worker: Workers, url: str
+) -> None:
+    here, there = worker(ECHO), worker(ECHO)
+    here.session()
+    with (
+        here.http.stream("GET", "/event") as response,
+        psycopg.connect(url, autocommit=True) as database,
+        ThreadPoolExecutor() as beside,
+    ):
+        lines = response.iter_lines()
+        # What is told while nobody can write was made before the place, and is stored behind it.
+        database.execute(
+            "SELECT pg_advisory_lock(%s, hashtext(current_schema()::text))", (postgresql._WRITING,)
+        )
+        made = beside.submit(there.session)
+        time.sleep(1)
+        here.http.post("/tui/append-prompt", json={"text": "hm"})
+        next(line for line in lines if "tui.prompt.append" in line)
+        place = next(line for line in lines if line.startswith("id: "))[4:]
+        database.execute("SELECT pg_advisory_unlock_all()")
+        session = made.result()
+    there.session()
+    with there.http.stream("GET", "/event", headers={"Last-Event-ID": place}) as response:
+        heard = next(_of(response))
+    assert heard["properties"]["sessionID"] == session
 
 
 LONG = """== turn
@@ -423,6 +509,60 @@ def test_a_server_that_wakes_up_queues_the_prompts_that_wait_for_it(
     assert sorted(asked()) == ["go", *sorted(f"n{number}" for number in range(8))]
 
 
+def limits(tmp_path: Path, **limits: Any) -> None:
+    """Set limits for all servers."""
+    folder = tmp_path / "home" / ".config" / "instar"
+    folder.mkdir(parents=True)
+    (folder / "instar.json").write_text(json.dumps({"limits": limits}))
+
+
+@pytest.mark.slow
+def test_a_person_who_prompts_at_another_server_lets_the_calls_in_a_row_begin_anew(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    limits(tmp_path, calls=2)
+    servers = [worker(QUEUED.replace("sleep 60", "sleep 2")) for _ in range(2)]
+    session = servers[0].session(title="t")
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    _, other = runner_first(servers, url)
+    # Two calls for the first prompt, and one for each that waits behind it.
+    for number in range(3):
+        assert other.ask(session, f"n{number}", "prompt_async").status_code == 204
+
+    def texts() -> list[str]:
+        messages = other.http.get(f"/session/{session}/message").json()
+        return [part["text"] for one in messages for part in one["parts"] if part["type"] == "text"]
+
+    wait_until(lambda: texts()[-2:] == ["n2", "n2"])
+    messages = other.http.get(f"/session/{session}/message").json()
+    assert [one["info"]["error"] for one in messages if "error" in one["info"]] == []
+
+
+FAILS = """== when "^bad"
+error: auth wrong key
+
+== when ""
+text: {{user}}
+"""
+
+
+def test_a_provider_that_refuses_pauses_at_every_server_until_one_gets_an_answer(
+    worker: Workers, tmp_path: Path
+) -> None:
+    limits(tmp_path, failures=2)
+    servers = [worker(FAILS) for _ in range(2)]
+
+    def paused() -> list[list[str]]:
+        return [list(server.http.get("/instar/limits").json()["waiting"]) for server in servers]
+
+    for server in servers:
+        server.ask(server.session(title="t"), "bad")
+    wait_until(lambda: paused() == [["scripted"]] * 2)
+    servers[0].ask(servers[0].session(title="t"), "good")
+    wait_until(lambda: paused() == [[]] * 2)
+
+
 ASKS = """== turn
 tool: bash {"command": "echo hi"}
 tool: question {"questions": [{"question": "Which?", "header": "h", "options": [
@@ -464,6 +604,32 @@ def test_what_is_asked_is_answered_at_any_server(
     parts = [part for one in ended(servers[1], session) for part in one["parts"]]
     tools = {part["tool"]: part["state"]["status"] for part in parts if part["type"] == "tool"}
     assert tools["bash" if kind == "permission" else "question"] == "completed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", REPLIES)
+def test_what_was_asked_is_known_to_a_server_that_opens_the_folder_later_and_gone_with_the_server_that_asked(
+    worker: Workers, short: str, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "project").mkdir()
+    asks = {"permission": {"bash": "ask" if kind == "permission" else "allow"}}
+    (tmp_path / "project" / "opencode.json").write_text(json.dumps(asks))
+    script = ASKS.replace("tool: question", "tool: no") if kind == "permission" else ASKS
+    first = worker(script, url=short)
+    session = first.session(title="t")
+    first.ask(session, "go", "prompt_async")
+    (asked,) = wait_until(lambda: first.http.get(f"/{kind}").json())
+    later = worker(script, url=short)
+    assert later.http.get(f"/{kind}").json() == [asked]
+    first.process.kill()
+    messages = ended(later, session)
+    assert later.http.get(f"/{kind}").json() == []
+    reply = later.http.post(f"/{kind}/{asked['id']}/reply", json=REPLIES[kind])
+    assert (reply.status_code, reply.elapsed.total_seconds() < 1) == (404, True)
+    errors = [
+        part["state"].get("error") for one in messages for part in one["parts"] if part["type"] == "tool"
+    ]
+    assert any("interrupted" in str(error) for error in errors)
 
 
 def children(process: int) -> list[int]:
@@ -719,3 +885,73 @@ def test_a_limit_is_not_spent_twice_by_two_servers_at_once(
         ((calls,),) = database.execute("SELECT calls FROM instar_spent WHERE scope = 'day'").fetchall()
         assert calls == 1
         wait_until(lambda: not database.execute("SELECT 1 FROM instar_reserved").fetchall())
+
+
+@pytest.mark.slow
+def test_doctor_says_which_servers_share_the_database(worker: Workers, short: str) -> None:
+    servers = [worker(ECHO, url=short) for _ in range(2)]
+    command = [sys.executable, "-m", "instar", "doctor", "--json"]
+    done = subprocess.run(
+        command,
+        cwd=servers[0].directory,
+        env=servers[0].environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    (said,) = [one["text"] for one in json.loads(done.stdout)["lines"] if one["name"] == "workers"]
+    names = sorted(f"{platform.node()}:{server.process.pid}" for server in servers)
+    assert said.startswith(f"2: {', '.join(names)}; 0 sessions run; a lease lasts 1 s; absurd 0.")
+
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """Where the servers of a test send their spans."""
+    with Collector() as made:
+        yield made
+
+
+@pytest.fixture
+def traced(worker: Workers, short: str, collector: Collector) -> list[Served]:
+    return [worker(STEPS, url=short, **collector.environment, INSTAR_TRUST="all") for _ in range(2)]
+
+
+@pytest.mark.slow
+def test_a_turn_is_in_the_trace_of_its_request_whichever_server_runs_it(
+    traced: list[Served], collector: Collector, short: str, tmp_path: Path
+) -> None:
+    runs = set()
+    for number in range(20):
+        session = traced[0].session(title="t")
+        traced[0].http.headers.update(PARENT)
+        assert traced[0].ask(session, "go").status_code == 200
+        wait_until(lambda number=number: len(collector.named("invoke_agent build")) > number)
+        runs = {one.worker for one in collector.named("invoke_agent build")}
+        if len(runs) == 2:
+            break
+    assert len(runs) == 2
+    assert {one.trace for one in collector.spans} == {TRACE}
+
+
+@pytest.mark.slow
+def test_a_turn_that_another_server_goes_on_with_stays_in_its_trace(
+    traced: list[Served], collector: Collector, short: str, tmp_path: Path
+) -> None:
+    session = traced[0].session(title="t")
+    traced[0].http.headers.update(PARENT)
+    traced[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "calls.txt").exists)
+    lost, other = runner_first(traced, short)
+    # What the lost one has sent by then: its model call. Its turn's span it never ends.
+    lost.process.send_signal(signal.SIGKILL)
+    ended(other, session)
+    other.stop()
+    (turn,) = collector.named("invoke_agent build")
+    assert turn.worker.endswith(f":{other.process.pid}")
+    assert {one.trace for one in collector.spans} == {TRACE}
+    assert [one.parent for one in collector.named("step") if one.worker == turn.worker] == [turn.id]

@@ -16,7 +16,7 @@ from instar.server.health import problem
 
 REPOSITORY = Path(__file__).parents[2]
 DEPLOY = REPOSITORY / "deploy"
-UNITS = ["instar.service", "instar-user.service"]
+UNITS = ["instar.service", "instar-worker@.service", "instar-user.service"]
 
 
 def unit(name: str) -> configparser.ConfigParser:
@@ -65,7 +65,7 @@ def test_a_service_leaves_what_bubblewrap_needs_and_gives_no_rights(name):
         "ProcSubset",
     ):
         assert hides not in service
-    if name == "instar.service":
+    if "user" not in name:
         assert service["User"] not in ("", "root")
         assert service["CapabilityBoundingSet"] == service["AmbientCapabilities"] == ""
         assert service["ProtectSystem"] == "strict"

@@ -19,8 +19,9 @@ from tests.waiting import PATIENCE, until
 from instar.event import Event, SessionIdle, SessionUpdated
 from instar.event import make as announced
 from instar.store import PutProject, PutSession, PutValue, StoreError
-from instar.store.database import SqlConnection, statements
+from instar.store.database import SQL, SqlConnection, statements
 from instar.store.postgresql import Connections, PostgresConnection
+from instar.store.sqlite import ADDS, migrations
 from instar.store.store import Store, open_store
 from instar.testing import Machine, results
 
@@ -63,6 +64,28 @@ async def test_a_newer_instars_database_is_refused_with_both_versions(url: str) 
     await (await open_store(url, lambda event: None)).close()
     run(url, "INSERT INTO instar_migration VALUES (77, 'later', 'c', '9.8.7', 0)")
     assert "written by instar 9.8.7 (schema 77), and this is instar" in await refused(url)
+
+
+async def test_a_newer_instars_database_to_which_it_only_added_something_is_used(url: str) -> None:
+    await (await open_store(url, lambda event: None)).close()
+    run(url, "INSERT INTO instar_migration VALUES (77, 'add_later', 'c', '9.8.7', 0)")
+    run(url, "ALTER TABLE instar_value ADD COLUMN later text")
+    store = await open_store(url, lambda event: None)
+    await store.commit([PutValue("p", "k", 1)])
+    assert await store.values("p") == {"k": 1}
+    await store.close()
+
+
+@pytest.mark.parametrize("folder", [SQL, SQL / "postgresql"])
+def test_a_step_that_is_said_to_add_does_nothing_else(folder: Path) -> None:
+    adds = re.compile(
+        r"CREATE (UNLOGGED )?TABLE|CREATE INDEX|ALTER TABLE \w+ ADD COLUMN (?!.*NOT NULL(?! DEFAULT))"
+    )
+    for step in migrations(folder):
+        if step.name.startswith(ADDS):
+            lines = "\n".join(line for line in step.sql.splitlines() if not line.startswith("--"))
+            for statement in filter(None, map(str.strip, lines.split(";"))):
+                assert adds.match(statement), f"{step.name}: {statement}"
 
 
 async def test_a_process_that_holds_the_lock_holds_nobody_up_for_ever(url: str) -> None:
@@ -138,9 +161,7 @@ async def test_the_stores_of_one_process_share_a_few_connections(url: str) -> No
     assert await until(lambda: asyncio.to_thread(lambda: not run(url, OURS)))
 
 
-OURS = (
-    """SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'instar %' AND pid <> pg_backend_pid()"""
-)
+OURS = """SELECT pid FROM pg_stat_activity WHERE application_name = 'instar' AND pid <> pg_backend_pid()"""
 
 
 async def test_what_is_only_passed_on_waits_for_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,6 +329,18 @@ async def test_what_the_model_runs_does_not_find_the_way_to_the_database(
     session = await door.session()
     await door.ask(session, "go")
     assert results(await door.stored(session))[0].split() == finds
+
+
+async def test_a_file_of_passwords_that_nobody_made_becomes_no_folder(house: Machine, url: str) -> None:
+    """The server's client would say at each connection that it cannot read it."""
+    house.environment["INSTAR_DATABASE"] = url
+    house.settings(shield={"level": "bubblewrap"}, permission={"*": "allow"})
+    house.says('== turn\ntool: bash {"command": "cat ~/.pgpass || echo refused"}\n== turn\ntext: done\n')
+    door = await house.open()
+    session = await door.session()
+    await door.ask(session, "go")
+    assert "refused" in results(await door.stored(session))[0]
+    assert not (Path(house.environment["HOME"]) / ".pgpass").is_dir()
 
 
 @pytest.mark.parametrize(("said", "lasts"), [("", 10_000), ("1.5", 1500), ("3600", 3_600_000)])

@@ -60,7 +60,8 @@ from instar.store import (
     Usage,
 )
 from instar.store.sqlite import SqliteFile
-from instar.store.store import Store, Values, open_store
+from instar.store.store import Store, open_store
+from instar.store.values import Values
 from instar.store.writer import Near
 from instar.wire import ids
 
@@ -466,7 +467,8 @@ async def test_what_was_running_when_the_process_died_is_marked_in_one_commit(
     assert isinstance(ran, ToolPart)
     assert isinstance(waited, ToolPart)
     assert ran.state == ToolError(
-        input={"command": "sleep 9"}, error=text, metadata={"output": "a", "interrupted": True},
+        input={"command": "sleep 9"}, error=text,
+        metadata={"output": "a", "interrupted": True, "began": True},
         time=ToolSpan(start=5, end=1000),
     )  # fmt: skip
     assert waited.state == ToolError(

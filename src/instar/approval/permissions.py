@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from instar.event import AskedBy, PermissionAsked, PermissionReplied, make
+from instar.event import AskedBy, PermissionAsked, PermissionReplied, QuestionRejected, make
 from instar.git.project import Project
 from instar.message import Rule
 from instar.plugin import Ask, Invalid, NotFound, PermissionDenied, Refused, points, wire
@@ -32,6 +32,8 @@ Reply = Literal["once", "always", "reject"]
 REPLIES: Final[tuple[Reply, ...]] = ("once", "always", "reject")
 
 
+QUESTION: Final = "que"
+"""How the ids of the model's questions begin."""
 KEEP: Final = "keep"
 """The permission that is asked for by `Approvals.confirm`."""
 _PATIENCE: Final = 120.0
@@ -223,9 +225,7 @@ class Approvals:
         for row in await self._store.asks():
             holder = await self._store.holder(row.session_id)
             if holder is None or is_dead(holder.owner):
-                log.info("withdrawn request=%s session=%s", row.id, row.session_id)
-                replied = PermissionReplied(session_id=row.session_id, request_id=row.id, reply="reject")
-                await self._store.commit([DropAsk(row.id)], [make(replied)])
+                await withdraw(self._store, row)
 
     async def list(self) -> Sequence[PermissionAsked]:
         """Return what waits for an answer, oldest first."""
@@ -323,6 +323,15 @@ class Approvals:
             return
         for other in others:
             other.follow(verdict.reply)
+
+
+async def withdraw(store: Store, row: PutAsk) -> None:
+    """Say that nobody waits for the answer to what was asked: a permission, or at a worker a question of the model."""
+    log.info("withdrawn request=%s session=%s", row.id, row.session_id)
+    place = {"session_id": row.session_id, "request_id": row.id}
+    is_question = row.id.startswith(QUESTION)
+    said = QuestionRejected(**place) if is_question else PermissionReplied(**place, reply="reject")
+    await store.commit([DropAsk(row.id)], [make(said)])
 
 
 async def first(person: Awaitable[T], reply: "asyncio.Future[U]") -> T | U:

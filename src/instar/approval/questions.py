@@ -7,7 +7,7 @@ A question may also be answered through the client, by whoever comes first.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from instar.approval.permissions import first
+from instar.approval.permissions import QUESTION, first
 from instar.event import AskedBy, Question, QuestionAsked, QuestionRejected, QuestionReplied, make
 from instar.event.bus import Bus
 from instar.plugin import Invalid, NotFound
@@ -45,17 +45,22 @@ class Questions:
             raise Invalid("nobody is here to answer a question; decide yourself, or end with the question")
         _check(questions)
         asked = QuestionAsked(
-            id=ids.new("que"), session_id=session_id, questions=list(questions), tool=caller
+            id=ids.new(QUESTION), session_id=session_id, questions=list(questions), tool=caller
         )
         reply: asyncio.Future[Answers | None] = asyncio.get_running_loop().create_future()
         self._waiting[asked.id] = (asked, reply)
-        self._bus.publish(make(asked))
         answers: Answers | None = None
         try:
+            await self._begin(asked)
             answers = _sound(asked, await first(self._questioner(asked), reply))
         finally:
-            self._waiting.pop(asked.id, None)
-            self._publish(asked, answers)
+            reply.cancel()  # from here on nobody may answer
+            place = {"session_id": session_id, "request_id": asked.id}
+            said = QuestionRejected(**place) if answers is None else QuestionReplied(**place, answers=answers)
+            try:
+                await self._end(said)
+            finally:
+                del self._waiting[asked.id]
         return answers
 
     async def list(self) -> Sequence[QuestionAsked]:
@@ -82,9 +87,10 @@ class Questions:
             raise NotFound(f"Question not found: {request_id}; it was answered, or its call has ended")
         return found
 
-    def _publish(self, asked: QuestionAsked, answers: Answers | None) -> None:
-        place = {"session_id": asked.session_id, "request_id": asked.id}
-        said = QuestionRejected(**place) if answers is None else QuestionReplied(**place, answers=answers)
+    async def _begin(self, asked: QuestionAsked) -> None:
+        self._bus.publish(make(asked))
+
+    async def _end(self, said: QuestionRejected | QuestionReplied) -> None:
         self._bus.publish(make(said))
 
 

@@ -84,7 +84,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
         git = asyncio.create_task(_git(processes, context, folder))
         found = await check(context, folder)
         model, following = _model(context, found)
-        database = _database(context.paths.database)
+        database, *workers = _database(context.paths.database)
         trust = _trust(context, folder, found)
         if trust.todo and model.state == "ok":
             following = "instar trust ."
@@ -97,6 +97,7 @@ async def _examine(context: Context, folder: Path) -> DoctorReport:
             await _sandbox(processes, context, found),
             database,
             *_local_server(context),
+            *workers,
             trust,
             *_plugins(context, folder, found),
             _evolve(context, await evolve, found),
@@ -281,20 +282,33 @@ _SIZES: Final = """
 SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < ?),
   (SELECT freelist_count FROM pragma_freelist_count) * (SELECT page_size FROM pragma_page_size)
 """
+_WORKERS: Final = """
+SELECT DISTINCT substr(application_name, 15) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'instar worker %' ORDER BY 1
+"""
+_HAS_ENGINE: Final = "SELECT to_regprocedure('absurd.get_schema_version()') IS NOT NULL"
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
-def _database(where: Path | str) -> Diagnosis:
+def _database(where: Path | str) -> list[Diagnosis]:
+    """The database; of one that several servers can share, these too."""
     if isinstance(where, Path):
-        return _file(where)
+        return [_file(where)]
     try:
         database = database_at(where)
         with closing(database.open()) as connection:
             ((version,),) = connection.run("schema")
+            workers = [name for (name,) in connection.execute(_WORKERS)]
+            running = connection.run("running", (time.time() * 1000,))
+            engine = "no absurd yet"
+            if connection.execute(_HAS_ENGINE).fetchone()[0]:
+                engine = f"absurd {connection.execute('SELECT absurd.get_schema_version()').fetchone()[0]}"
         text = f"{database.name}, schema {version}, {database.size() / 2**20:.1f} MiB"
-        return Diagnosis("database", "ok", text)
+        found = f"{len(workers)}{': ' if workers else ''}{', '.join(workers)}"
+        told = f"{found}; {len(running)} sessions run; a lease lasts {database.lease_ms / 1000:g} s; {engine}"
+        return [Diagnosis("database", "ok", text), Diagnosis("workers", "ok", told)]
     except StoreError as error:
-        return Diagnosis("database", "problem", str(error))
+        return [Diagnosis("database", "problem", str(error))]
 
 
 def _local_server(context: Context) -> Iterator[Diagnosis]:

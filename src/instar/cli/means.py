@@ -16,7 +16,8 @@ from instar.runtime.configured import SettingsContext, children
 from instar.settings.load import read_settings
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
-from instar.store.store import Store, Values, open_store
+from instar.store.store import Store, open_store
+from instar.store.values import Values
 from instar.wire.secret import masked
 
 

@@ -6,22 +6,23 @@ hands an answer over to it and returns when it was taken.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from instar import event
-from instar.approval.permissions import REPLIES, Approvals
+from instar import event, wire
+from instar.approval.permissions import QUESTION, REPLIES, Approvals, withdraw
 from instar.approval.questions import Answers, Questions
-from instar.event import PermissionAsked, QuestionAsked, make
+from instar.event import PermissionAsked, QuestionAsked, QuestionRejected, QuestionReplied, make
 from instar.plugin import Invalid, NotFound
-from instar.store import Stored
+from instar.store import DropAsk, PutAsk, Stored
 from instar.store.relay import Relay
 from instar.store.store import Store
 
 _PATIENCE: Final = 5.0
 """Seconds that the worker which asked has to take an answer."""
+Asked = TypeVar("Asked", PermissionAsked, QuestionAsked)
 _TAKEN: Final = ("permission.replied", "question.replied", "question.rejected")
 
 
@@ -53,12 +54,8 @@ class SharedApprovals(Approvals):
 
     async def list(self) -> Sequence[PermissionAsked]:
         """Return what waits for an answer in this folder, oldest first."""
-        here = {one.id: one for one in await super().list()}
-        for row in await self._store.asks():
-            found = await self._store.whereabouts(row.session_id)
-            if row.id not in here and found is not None and found.directory == str(self.directory):
-                here[row.id] = msgspec.convert(row.properties, PermissionAsked)
-        return sorted(here.values(), key=lambda one: one.id)
+        there = await _elsewhere(self._store, self._waiting, PermissionAsked)
+        return sorted([*await super().list(), *there], key=lambda one: one.id)
 
     async def reply(self, request_id: str, reply: str, message: str | None = None) -> None:
         """Answer a call that waits, at whichever worker. Raises as `Approvals.reply`."""
@@ -81,51 +78,49 @@ class SharedApprovals(Approvals):
 
 
 class SharedQuestions(Questions):
-    """The model's questions of one instance, at every worker; those of others are known from when they are asked."""
+    """The model's questions of one instance, at every worker."""
 
     def share(self, relay: Relay, store: Store) -> Callable[[], object]:
-        """Hear of the questions and answers of other workers; returns a function that stops it."""
+        """Keep questions in the store, and take answers from other workers; returns a function that stops that."""
         self._relay, self._store = relay, store
-        self._elsewhere: dict[str, QuestionAsked] = {}
         self._taking: set[asyncio.Task[None]] = set()
         return relay.observe(self._heard)
 
     async def list(self) -> Sequence[QuestionAsked]:
-        """Return what waits for an answer, oldest first."""
-        return sorted([*await super().list(), *self._elsewhere.values()], key=lambda one: one.id)
+        """Return what waits for an answer in this folder, oldest first."""
+        there = await _elsewhere(self._store, self._waiting, QuestionAsked)
+        return sorted([*await super().list(), *there], key=lambda one: one.id)
 
     async def reply(self, request_id: str, answers: Sequence[Sequence[str]]) -> None:
         """Answer, at whichever worker. Raises as `Questions.reply`."""
-        if request_id in self._elsewhere:
-            await self._hand_over(request_id, [list(labels) for labels in answers])
-        else:
+        if not await self._hand_over(request_id, [list(labels) for labels in answers]):
             await super().reply(request_id, answers)
 
     async def reject(self, request_id: str) -> None:
         """Say that nobody will answer. Raises `NotFound`."""
-        if request_id in self._elsewhere:
-            await self._hand_over(request_id, None)
-        else:
+        if not await self._hand_over(request_id, None):
             await super().reject(request_id)
 
-    async def _hand_over(self, request_id: str, answers: Answers | None) -> None:
-        asked = self._elsewhere[request_id]
-        self.sound(asked, answers)
+    async def _begin(self, asked: QuestionAsked) -> None:
+        row = PutAsk(asked.id, asked.session_id, wire.to_plain(asked))
+        await self._store.commit([row], [make(asked)])
+
+    async def _end(self, said: QuestionRejected | QuestionReplied) -> None:
+        await self._store.commit([DropAsk(said.request_id)], [make(said)])
+
+    async def _hand_over(self, request_id: str, answers: Answers | None) -> bool:
+        """Give an answer to the worker that asked; False unless another one did."""
+        waits = [] if request_id in self._waiting else await self._store.asks()
+        asked = next((row for row in waits if row.id == request_id), None)
+        if asked is None:
+            return False
+        self.sound(msgspec.convert(asked.properties, QuestionAsked), answers)
         answer = QuestionAnswered(session_id=asked.session_id, request_id=request_id, answers=answers)
-        try:
-            await _hand_over(self._relay, self._store, answer)
-        except Invalid:
-            # A worker that was lost says no more that its question is over.
-            self._elsewhere.pop(request_id, None)
-            raise
+        await _hand_over(self._relay, self._store, answer)
+        return True
 
     def _heard(self, happened: Stored) -> None:
-        if happened.type == "question.asked" and happened.directory == self._store.directory:
-            asked = msgspec.json.decode(happened.data, type=QuestionAsked)
-            self._elsewhere[asked.id] = asked
-        elif happened.type in ("question.replied", "question.rejected"):
-            self._elsewhere.pop(msgspec.json.decode(happened.data)["requestID"], None)
-        elif happened.type == "instar.question.answer":
+        if happened.type == "instar.question.answer":
             answer = msgspec.json.decode(happened.data, type=QuestionAnswered)
             if answer.request_id in self._waiting:
                 _spawn(self._taking, self._take(answer))
@@ -135,6 +130,24 @@ class SharedQuestions(Questions):
             await super().reject(answer.request_id)
         else:
             await super().reply(answer.request_id, answer.answers)
+
+
+async def withdraw_all(store: Store, session_id: str) -> None:
+    """Withdraw what was asked in a session whose worker was lost."""
+    for row in await store.asks(session_id):
+        await withdraw(store, row)
+
+
+async def _elsewhere(store: Store, here: Collection[str], kind: type[Asked]) -> Sequence[Asked]:
+    """Return what the calls of other workers ask in the folder of `store`; `here` are the ids of this one's."""
+    found = []
+    for row in await store.asks():
+        if row.id in here or row.id.startswith(QUESTION) != (kind is QuestionAsked):
+            continue
+        place = await store.whereabouts(row.session_id)
+        if place is not None and place.directory == store.directory and await store.holder(row.session_id):
+            found.append(msgspec.convert(row.properties, kind))
+    return found
 
 
 async def _hand_over(relay: Relay, store: Store, answer: PermissionAnswered | QuestionAnswered) -> None:

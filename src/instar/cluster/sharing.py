@@ -7,12 +7,15 @@ task is done when nothing of its session is left to answer; who finds the sessio
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from instar import event, wire
 from instar.approval.permissions import Approvals
 from instar.approval.questions import Questions
-from instar.cluster.asks import SharedApprovals, SharedQuestions
+from instar.cluster.asks import SharedApprovals, SharedQuestions, withdraw_all
 from instar.cluster.engine import Engine
 from instar.event import Busy, SessionStatus, make
+from instar.limits.budget import RunningCalls
 from instar.limits.stop import SharedStops
 from instar.message import PERSON, Created, Origin, User, WithParts
 from instar.plugin import Invalid, NotFound, PromptBody
@@ -21,7 +24,7 @@ from instar.runtime import Runtime
 from instar.runtime.client import InProcessSessions
 from instar.session.instance import Instance
 from instar.session.state import SessionState, now
-from instar.store import LeaseLost, Stored, Write
+from instar.store import LeaseLost, Stored, Usage, Write
 from instar.store.lease import SessionBusy, owner_name
 from instar.store.relay import Relay
 from instar.turn import loop, prompt
@@ -35,6 +38,14 @@ log = logging.getLogger("instar.cluster")
 @event.declare("instar.session.abort", own=True)
 class AbortWanted(event.OfSession):
     """A person ends a session's turn at whichever worker runs it."""
+
+
+@event.declare("instar.provider.tried", own=True)
+class ProviderTried(event.OfSession):
+    """What came of a call, for all workers: a failure, of which so many in a row make a pause; 0: an answer."""
+
+    provider_id: str
+    failures: int
 
 
 class SharedTurns(Turns):
@@ -78,13 +89,15 @@ class SharedTurns(Turns):
         except SessionBusy:
             return False
         try:
+            if live.turn is None:
+                await withdraw_all(self._instance.store, session_id)
             if not await self._is_due(live):
                 return True
             if await self._is_stopped(live, stop):
                 return live.turn is None
             asked = loop.last_user(live.history)
             if asked is not None and live.turn is None and live.origin.is_person:
-                live.reset_counts()
+                await self.reset_counts(live, live.origin, asks=True)
             await super().start(live, None if asked is None else live.message(asked.id))
         except Invalid as error:
             log.info("not taken up session=%s: %s", session_id, error)
@@ -136,6 +149,7 @@ class SharedSessions(InProcessSessions):
         super().__init__(instance, turns, workspaces)
         self._engine = sharing.engine
         instance.sessions.resumes = True
+        instance.budget.pass_on = self._pass_on
         assert isinstance(instance.approvals, SharedApprovals)
         assert isinstance(instance.questions, SharedQuestions)
         self._stop_hearing = [
@@ -229,6 +243,10 @@ class SharedSessions(InProcessSessions):
         holder = await self._instance.store.holder(session_id)
         return holder is not None and holder.owner != owner_name()
 
+    def _pass_on(self, usage: Usage, failures: int) -> None:
+        tried = ProviderTried(session_id=usage.session_id, provider_id=usage.provider_id, failures=failures)
+        self._instance.store.publish(make(tried))
+
     def _heard(self, happened: Stored) -> None:
         live = self._sessions.known(happened.session_id)
         if live is None:
@@ -245,10 +263,12 @@ class Sharing:
     approvals: type[Approvals] = SharedApprovals
     questions: type[Questions] = SharedQuestions
 
-    def __init__(self, engine: Engine, relay: Relay, stops: SharedStops) -> None:
+    def __init__(self, engine: Engine, relay: Relay, stops: SharedStops, running: RunningCalls) -> None:
         self.engine = engine
         self.relay = relay
         self.stops = stops
+        self._running = running
+        relay.observe(self._heard)
 
     def turns(self, instance: Instance) -> Turns:
         """Return the turns of an instance."""
@@ -257,6 +277,11 @@ class Sharing:
     def sessions(self, instance: Instance, turns: Turns, workspaces: Workspaces) -> InProcessSessions:
         """Return the sessions of an instance."""
         return SharedSessions(instance, turns, workspaces, self)
+
+    def _heard(self, happened: Stored) -> None:
+        if happened.type == "instar.provider.tried":
+            call = msgspec.json.decode(happened.data, type=ProviderTried)
+            self._running.tried(call.provider_id, call.failures)
 
     async def carry_on(self, runtime: Runtime, session_id: str, stop: str) -> bool:
         """Run the turn of a session, as `SharedTurns.carry_on`."""

@@ -270,7 +270,8 @@ def tool_of(host: HostConnection, plugin: str, name: str, said: Plain) -> Tool:
         return _result(found, context)
 
     # As in opencode: it asks for nothing by itself; a rule that denies its name takes it away.
-    return Tool(said["description"], said["parameters"], execute, lambda *asked: (), ordered=said["ordered"])
+    flags = {"ordered": said["ordered"], "idempotent": said["idempotent"]}
+    return Tool(said["description"], said["parameters"], execute, lambda *asked: (), **flags)
 
 
 def _context_of(context: ToolContext) -> Plain:

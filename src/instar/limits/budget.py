@@ -19,7 +19,7 @@ go one call over. On a server each tells the others what its calls may come to, 
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
@@ -323,8 +323,6 @@ _LOOK: Final = 0.3
 """Seconds between two looks whether calls of other processes have ended."""
 _CHAINS: Final = 10_000
 """Chains whose calls in a row are remembered; the oldest is forgotten first."""
-
-
 FIRST: Final = 300.0
 """Seconds of the first pause; each further one in a row is twice as long."""
 LONGEST: Final = 6 * 3600.0
@@ -385,8 +383,20 @@ class RunningCalls:
         """Return the largest possible cost of the calls of a share."""
         return self.reserved.get((share.scope, share.key), Sum())
 
+    def tried(self, provider_id: str, failures: int) -> bool:
+        """Count a failure, of which so many in a row make a pause, or (0) an answer; whether that changed anything."""
+        state = self.breakers.pop(provider_id, None)
+        if failures:
+            self.breakers[provider_id] = count_failure(state or Breaker(), time.monotonic(), failures)
+        return failures > 0 or state is not None
+
 
 _KNOWN: WeakValueDictionary[tuple[Path | str, int], RunningCalls] = WeakValueDictionary()
+
+
+def running_calls(database: Path | str) -> RunningCalls:
+    """Return the running calls of this event loop on a database."""
+    return _KNOWN.setdefault((database, id(asyncio.get_running_loop())), RunningCalls())
 
 
 class CallRequest(msgspec.Struct, frozen=True):
@@ -432,14 +442,12 @@ class CallPermit:
 
     def answered(self) -> None:
         """The call was answered: a pause of its provider ends."""
-        self.running.breakers.pop(self._asked.usage.provider_id, None)
+        self._budget.tried(self._asked.usage, 0)
 
     def failed(self, error: ProviderError) -> None:
         """The call failed; a key that is refused and a storm of refusals count for the breaker."""
         if error.kind == "auth" or error.status == 429:
-            provider, breakers = self._asked.usage.provider_id, self.running.breakers
-            state = breakers.get(provider, Breaker())
-            breakers[provider] = count_failure(state, time.monotonic(), self._asked.limits.failures)
+            self._budget.tried(self._asked.usage, self._asked.limits.failures)
 
 
 _OUTER: ContextVar[CallPermit | None] = ContextVar("outer", default=None)
@@ -451,8 +459,8 @@ class Budget:
 
     def __init__(self, store: Store, database: Path | str) -> None:
         self._store = store
-        place = (database, id(asyncio.get_running_loop()))
-        self.running = _KNOWN.setdefault(place, RunningCalls())
+        self.running = running_calls(database)
+        self.pass_on: Callable[[Usage, int], None] = lambda usage, failures: None
 
     async def ask(self, asked: CallRequest) -> CallPermit | ReachedLimit:
         """Return the right to make a call, or the limit that forbids it.
@@ -499,6 +507,11 @@ class Budget:
             await asyncio.sleep(self._store.lease_ms / 3000)
             with contextlib.suppress(StoreError):
                 await self._store.renew(reserved)
+
+    def tried(self, usage: Usage, failures: int) -> None:
+        """Count what came of a call, as `RunningCalls.tried`, and pass it on."""
+        if self.running.tried(usage.provider_id, failures):
+            self.pass_on(usage, failures)
 
     async def reached(self, asked: CallRequest) -> ReachedLimit | None:
         """Return the limit that forbids a call as things stand, or None."""

@@ -34,7 +34,7 @@ from instar.git import common_folder, find_worktree
 from instar.store import StoreError
 from instar.store.database import SqlConnection
 from instar.store.lease import running, waiting
-from instar.store.store import database_at
+from instar.store.store import Store, database_at
 from instar.wire.document import atomic_write, locked
 
 log = logging.getLogger("instar.limits")
@@ -193,7 +193,15 @@ class SharedStops:
         self._taken: list[StopOrder] | None = None
         self._asked = self._read = time.monotonic()
 
-    def is_due(self) -> bool:
+    async def follow(self, store: Store) -> None:
+        """Read the rows again and again. Several that do this in one process read them no more often than one."""
+        while True:
+            if self._is_due():
+                with contextlib.suppress(StoreError):  # `check` says it once that lasts
+                    await store.ask(self.read)
+            await asyncio.sleep(_READ_EVERY / 4)
+
+    def _is_due(self) -> bool:
         """Whether the rows are to be read again; for others who ask they are not, from then on."""
         now = time.monotonic()
         if now - self._asked < _READ_EVERY:

@@ -103,6 +103,7 @@ class McpTool(msgspec.Struct, frozen=True):
     tool: str
     description: str
     parameters: Plain
+    idempotent: bool = False
 
     @property
     def text(self) -> str:
@@ -126,7 +127,12 @@ class McpTool(msgspec.Struct, frozen=True):
         parameters = {**schema, "type": "object", "properties": schema.get("properties", {})}
         # Servers in some languages list keys in another order at each start; the model's tools keep their bytes.
         parameters = json.loads(json.dumps(parameters, sort_keys=True))
-        found = cls(name, description if isinstance(description, str) else "", parameters)
+        hints = raw.get("annotations")
+        idempotent = isinstance(hints, dict) and True in (
+            hints.get("readOnlyHint"),
+            hints.get("idempotentHint"),
+        )
+        found = cls(name, description if isinstance(description, str) else "", parameters, idempotent)
         if len(found.text) > LARGEST_DEFINITION:
             raise ValueError(
                 f"{name}: its description and schema are longer than {LARGEST_DEFINITION // 1024} KiB"

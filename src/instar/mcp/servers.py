@@ -107,6 +107,7 @@ def resource_tools(servers: Mapping[str, MCPServer]) -> dict[str, Tool]:
             execute=listing,
             permission="read",
             permissions=lambda args, _: [Ask("read", [f"mcp:{args.get('server') or '*'}"])],
+            idempotent=True,
         ),
         "read_mcp_resource": Tool(
             description="Read a resource of an MCP server by its uri, as list_mcp_resources gave it.",
@@ -121,6 +122,7 @@ def resource_tools(servers: Mapping[str, MCPServer]) -> dict[str, Tool]:
             execute=reading,
             permission="read",
             permissions=lambda args, _: [Ask("read", [args["uri"]], always=[args["uri"]])],
+            idempotent=True,
         ),
     }
 
@@ -590,4 +592,4 @@ def _tool(server: MCPServer, definition: McpTool, name: str) -> Tool:
             raise ToolFailure(str(error)) from error
         return tool_result(name, answer, context)
 
-    return Tool(description=definition.description, parameters=definition.parameters, execute=execute)
+    return Tool(definition.description, definition.parameters, execute, idempotent=definition.idempotent)

@@ -124,8 +124,9 @@ class Tool(msgspec.Struct):
     `exact_first`, in a map of rules for this tool an exact pattern beats a wildcard whichever stands first.
     `repeatable` says that the same call is
     made again and again for good reason, as polling is: it never counts as a loop. `ordered` says that a call changes
-    what later calls of the same answer see: those begin when it has ended. `former` maps names that arguments
-    had in an earlier version to those that they have now; a call may still use them.
+    what later calls of the same answer see: those begin when it has ended. `idempotent` says that a second call does
+    nothing that the first one did not: one that was lost with its server is made again. `former` maps names that
+    arguments had in an earlier version to those that they have now; a call may still use them.
     """
 
     description: str
@@ -137,4 +138,5 @@ class Tool(msgspec.Struct):
     exact_first: bool = False
     repeatable: bool = False
     ordered: bool = False
+    idempotent: bool = False
     former: Mapping[str, str] = {}

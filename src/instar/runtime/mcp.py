@@ -15,7 +15,7 @@ from instar.plugin import Ask, Invalid, PermissionDenied
 from instar.session.instance import Instance
 from instar.settings.config import McpConfig
 from instar.settings.steered import accepted_environment
-from instar.store.store import Values
+from instar.store.values import Values
 
 NAME: Final = "mcp"
 """Under which name the servers stand among the plugins."""

@@ -16,7 +16,7 @@ from instar.plugin import Client, Host, PluginInput, Registry, Server, Shell, po
 from instar.session.instance import Instance
 from instar.settings.load import Settings
 from instar.settings.trust import Trust
-from instar.store.store import Values
+from instar.store.values import Values
 from instar.wire.secret import masked
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from instar.process.confine import Policy, Wrapped
 from instar.sandbox import bubblewrap, landlock, seccomp
 from instar.sandbox.level import Level
 from instar.sandbox.startup_files import REFUSED
-from instar.settings.paths import Paths
+from instar.settings.paths import PASSWORDS, Paths
 
 _SETTINGS: Final = ("*.json", "*.jsonc")
 _SOCKETS: Final = (
@@ -432,7 +432,12 @@ def _kept_of_doors(env: Mapping[str, str], masked: Iterable[Path]) -> list[Path]
 def _make_missing(paths: Iterable[Path]) -> None:
     for path in paths:
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                continue
+            if path.name == PASSWORDS:
+                path.touch(0o600)
+            else:
+                path.mkdir(parents=True)
         except FileExistsError:
             continue
         except OSError as error:

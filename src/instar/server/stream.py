@@ -239,22 +239,18 @@ class Feed:
     """The events of every instance of a server, from the first one on."""
 
     def __init__(self, *, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
-        self._most = (kept, kept_bytes)
+        self._most, self._most_bytes = kept, kept_bytes
         self._kept: deque[Published] = deque()
         self._bytes = 0
         # The id before the first event that is kept: a client that has read it has missed nothing.
-        self._before = ids.new("evt")
+        self._before = self.position = ids.new("evt")
+        """`position`: the id of the last event: a client that follows from here on comes back with it."""
         self._readers: list[Reader] = []
         self._watched = False
         self.caught_up: Callable[[], Awaitable[None]] | None = None
         """Waits for the events of sessions, where several servers share a database: their relay brings them then."""
         self.ending = False
         """True once the server ends: its clients are to connect again by themselves."""
-
-    @property
-    def position(self) -> str:
-        """The id of the last event: a client that follows from here on comes back with it."""
-        return self._kept[-1].id if self._kept else self._before
 
     @property
     def clients(self) -> int:
@@ -284,12 +280,17 @@ class Feed:
         for runtime in runtimes:
             runtime.watch()
 
+    def is_place(self, event: Published) -> bool:
+        """Whether a client can come back with an event: at any server, where several share a database."""
+        return self.caught_up is None or event.session_id is not None
+
     def publish(self, event: Published) -> None:
         """Keep an event and hand it to every reader."""
         self._kept.append(event)
+        if self.is_place(event):
+            self.position = event.id
         self._bytes += len(event.payload)
-        most, most_bytes = self._most
-        while self._kept and (len(self._kept) > most or self._bytes > most_bytes):
+        while self._kept and (len(self._kept) > self._most or self._bytes > self._most_bytes):
             gone = self._kept.popleft()
             self._bytes -= len(gone.payload)
             self._before = gone.id
@@ -532,7 +533,7 @@ class EventStream(OpenStream):
             if isinstance(item, bytes):
                 messages.append(item)
             elif item.id not in self._sent_ids:
-                if item.directory is not None:
+                if item.directory is not None and self._feed.is_place(item):
                     self._position = item.id
                 elif item is items[-1] and reader is not None and not reader.waiting:
                     # A client whose last message is a heartbeat has read all that it wants of what was published.

@@ -17,6 +17,8 @@ LOCAL: Final = "local"
 """The name of the database on instar's own server (``instar db start``)."""
 _PLAIN_SOCKETS: Final = re.compile(r"[\w./-]{1,85}", re.ASCII)
 """A folder that can hold a socket, whose whole path is at most 103 bytes long, and that a URL names as one."""
+PASSWORDS: Final = ".pgpass"
+"""The file in the home folder that PostgreSQL's clients read passwords from."""
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ class Paths(msgspec.Struct, frozen=True):
         if named:
             homes.append(Path(named).expanduser().absolute())
         data, server = environment.get(DATA_VARIABLE), environment.get(DATABASE_VARIABLE, "")
-        passwords = Path(environment.get("PGPASSFILE") or home / ".pgpass")
+        passwords = Path(environment.get("PGPASSFILE") or home / PASSWORDS)
         place = (
             Path(data).expanduser().absolute()
             if data

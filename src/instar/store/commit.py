@@ -86,7 +86,6 @@ class Commit(NamedTuple):
         ]
         for name, parameters in self.operations:
             connection.ask(name, parameters)
-        self._pass_on(0, connection)
         ends = self._put_events(connection)
         for session_id in self.dropped:
             connection.ask("drop_events", (session_id,))
@@ -94,18 +93,17 @@ class Commit(NamedTuple):
             connection.ask("wake_others")
         return partial(self._check, held, ends)
 
-    def _pass_on(self, place: int, connection: SqlConnection) -> None:
-        for row in self.relayed.get(place, ()):
-            connection.ask("put_relayed", row)
-
     def _put_events(self, connection: SqlConnection) -> dict[str, Answer]:
         """Write the events. Returns, by session, the question for the number of the last one."""
-        left = Counter(event[0] for event in self.events)
+        left = Counter([event[0] for event in self.events])
         ends = {session: connection.ask("advance", (session, count)) for session, count in left.items()}
-        for place, (session, event_id, kind, data) in enumerate(self.events, 1):
-            left[session] -= 1
-            connection.ask("put_event", (event_id, session, left[session], kind, data))
-            self._pass_on(place, connection)
+        for place in range(len(self.events) + 1):
+            if place:
+                session, event_id, kind, data = self.events[place - 1]
+                left[session] -= 1
+                connection.ask("put_event", (event_id, session, left[session], kind, data))
+            for row in self.relayed.get(place, ()):
+                connection.ask("put_relayed", row)
         return ends
 
     def _check(self, held: list[Answer], ends: dict[str, Answer]) -> int:
@@ -115,16 +113,13 @@ class Commit(NamedTuple):
                     f"session {lease.session_id} was taken over by another process, or deleted:"
                     " nothing more is saved in it here"
                 )
-        number = 0
-        following = {session: end()[0][0] - self._count(session) for session, end in ends.items()}
-        for (session, *_), announced in zip(self.events, self.announced, strict=True):
-            number = following[session] = following[session] + 1
+        numbers = {session: end()[0][0] for session, end in ends.items()}
+        last: int = numbers[self.events[-1][0]] if self.events else 0
+        for (session, *_), announced in zip(reversed(self.events), reversed(self.announced), strict=True):
             # Told again if the transaction is tried again; published only once one was committed.
-            announced.number(number)
-        return number
-
-    def _count(self, session: str) -> int:
-        return sum(event[0] == session for event in self.events)
+            announced.number(numbers[session])
+            numbers[session] -= 1
+        return last
 
 
 def encode_commit(

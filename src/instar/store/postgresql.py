@@ -2,8 +2,8 @@
 
 import contextlib
 import os
+import platform
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from instar import __version__
 from instar.settings.install import installing
 from instar.store import StoreError
 from instar.store.database import SQL, Row, statements
-from instar.store.sqlite import Migration, migrations, missing
+from instar.store.sqlite import APPLIED, Migration, migrations, missing
 
 try:
     import psycopg
@@ -31,7 +31,7 @@ _WRITING: Final = 0x1257A8
 _MIGRATING: Final = _WRITING + 1
 PARAMETERS: Final = {
     "autocommit": True,
-    "application_name": f"instar {socket.gethostname()}:{os.getpid()}",
+    "application_name": "instar",
     "connect_timeout": 10,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -240,6 +240,8 @@ class PostgresConnection:
         """Hear from now on when others have written something (``wake_others``, ``wake_workers``)."""
         self._lent = self._lender.lend()
         (name,) = self.execute("SELECT md5(current_schema())").fetchone()
+        # So `instar doctor` and who watches the server see which processes work together.
+        self.run("name_worker", (f"{platform.node()}:{os.getpid()}",))
         self.script(f"LISTEN instar_{name}; LISTEN instar_work_{name}")
 
     def wait(self, seconds: float) -> list[str]:
@@ -351,9 +353,7 @@ class PostgresServer:
         }
         applied: list[Row] = []
         if "instar_migration" in tables:
-            applied = connection.execute(
-                "SELECT version, checksum, instar FROM instar_migration ORDER BY version DESC"
-            ).fetchall()
+            applied = connection.execute(APPLIED).fetchall()
         elif clash := tables & {"project", "session", "message", "part", "event"}:
             raise StoreError(
                 f"{self.name}: another program has tables there ({', '.join(sorted(clash))}); nothing was changed."

@@ -24,6 +24,9 @@ from instar.message import (
     Part,
     Session,
     Tokens,
+    ToolError,
+    ToolRunning,
+    ToolSpan,
     UnknownData,
     UnknownError,
     User,
@@ -83,6 +86,8 @@ _MESSAGE_IDS: Final = ("id", "sessionID")
 _PART_IDS: Final = ("id", "sessionID", "messageID")
 _TAG: Final = len('{"type":"')
 """Where the tag's value begins in what we encode; ``role`` is as long as ``type``."""
+INTERRUPTED: Final = "Tool execution was interrupted: the process that ran it ended."
+"""The error of a call whose process ended."""
 _ROLES: Final[dict[str, type[User | Assistant]]] = {"user": User, "assistant": Assistant}
 
 
@@ -396,3 +401,13 @@ def stored_event(row: Row) -> Stored:
     text = data.replace("\n", " ").replace("\r", " ")
     number = int(version) if version.isdecimal() else 1
     return Stored(place, seq, event_id, session_id, name, number, text, directory, project_id)
+
+
+def interrupted(state: Any, now: int) -> ToolError:
+    """Return the end of a call whose process ended at `now` (ms); its metadata says ``interrupted``, and ``began``."""
+    began = {"began": True} if isinstance(state, ToolRunning) else {}
+    metadata = {**(getattr(state, "metadata", None) or {}), "interrupted": True, **began}
+    start = state.time.start if isinstance(state, ToolRunning) else now
+    return ToolError(
+        input=state.input, error=INTERRUPTED, metadata=metadata, time=ToolSpan(start=start, end=now)
+    )

@@ -28,6 +28,14 @@ _CHECKPOINT: Final = 4000
 """Pages of 4 KiB in the log after which it is brought into the database: each time the disk is waited for."""
 
 
+ADDS: Final = "add_"
+"""So begins the name of a step that only adds tables, indexes, and columns that may be left out.
+
+Who does not know of it works as before: an older instar goes on beside a newer one.
+"""
+APPLIED: Final = "SELECT version, name, checksum, instar FROM instar_migration ORDER BY version DESC"
+
+
 class Migration(NamedTuple):
     """A numbered step: its number from 1, its name, its statements and their checksum."""
 
@@ -57,7 +65,7 @@ class SqliteConnection(sqlite3.Connection):
         return self.execute(statements()[name], parameters).fetchall()
 
     def ask(self, name: str, parameters: Any = ()) -> Callable[[], list[Row]]:
-        found = self.run(name, parameters)
+        found = self.execute(statements()[name], parameters).fetchall()
         return lambda: found
 
     def stream(self, statement: str) -> Iterator[Row]:
@@ -260,24 +268,23 @@ def _missing(connection: sqlite3.Connection, path: Path, steps: tuple[Migration,
             f"{path}: this is another program's database (it has no table instar_migration); "
             "it was not changed. Name another file."
         )
-    rows = connection.execute("SELECT version, checksum, instar FROM instar_migration ORDER BY version DESC")
-    return missing(rows.fetchall(), str(path), steps)
+    return missing(connection.execute(APPLIED).fetchall(), str(path), steps)
 
 
 def missing(applied: Sequence[Row], name: str, steps: tuple[Migration, ...]) -> list[Migration]:
-    """Return the steps that a database lacks, by the rows (version, checksum, instar) of those applied, newest first.
+    """Return the steps that a database lacks, by the rows of those applied (`APPLIED`).
 
-    Raises `StoreError` when these are not steps of ours.
+    Raises `StoreError` when these are not steps of ours, nor newer ones that only add something (`ADDS`).
     """
     newest = max(step.version for step in steps)
-    for version, _, writer in applied:
-        if version > newest:
+    for version, name_of_step, _, writer in applied:
+        if version > newest and not name_of_step.startswith(ADDS):
             raise StoreError(
                 f"{name}: written by instar {writer} (schema {version}), and this is instar {__version__} "
                 f"(schema {newest}); it was not changed. Use that version or a newer one, "
                 "or name another database."
             )
-    known = {row[0]: row[1] for row in applied}
+    known = {version: checksum for version, _, checksum, _ in applied}
     for step in steps:
         if known.get(step.version, step.checksum) != step.checksum:
             raise StoreError(

@@ -26,11 +26,9 @@ from instar.message import (
     Part,
     Rule,
     Session,
-    ToolError,
     ToolPart,
     ToolPending,
     ToolRunning,
-    ToolSpan,
     WithParts,
 )
 from instar.store import (
@@ -40,7 +38,6 @@ from instar.store import (
     PutAsk,
     PutMessage,
     PutPart,
-    PutValue,
     Recorded,
     Reservation,
     Share,
@@ -77,9 +74,6 @@ _RELAY_PRUNED_EVERY: Final = 10_000
 _ALL: Final = 2**62
 """More rows than there are: SQLite knows no other word for all of them that PostgreSQL knows too."""
 
-_ENDED = "Tool execution was interrupted: the process that ran it ended."
-_NO_FENCE = 0
-"""Less than any lease's."""
 _CUT = "The answer was interrupted: the process that wrote it ended."
 
 
@@ -379,7 +373,8 @@ class Store:
     def forfeit(self, session_id: str) -> None:
         """Save nothing more in a session, as if its lease were lost; others get it with `release`."""
         if (lease := self._leases.get(session_id)) is not None:
-            self._leases[session_id] = wire.replace(lease, fence=_NO_FENCE)
+            # A fence that no lease has.
+            self._leases[session_id] = wire.replace(lease, fence=0)
 
     async def _give_back(self, lease: Lease) -> None:
         held = (lease.session_id, lease.owner, lease.fence)
@@ -388,7 +383,8 @@ class Store:
     async def interrupt(self, session_id: str, now: int, *, resumes: bool = False) -> int:
         """Mark a session's open tool parts and unfinished answers as interrupted, in one commit.
 
-        A pending or running tool part becomes an error part whose metadata says ``interrupted``; an answer
+        A pending or running tool part becomes an error part whose metadata says ``interrupted``, and ``began`` where
+        it ran; an answer
         without an end is completed at `now` (ms) with a `MessageAbortedError`, unless it has an error. Each
         change is an event like any other. Returns how many parts were marked.
         For the first opening of a session whose process died. `resumes`: its turn is gone on with. Then an answer that
@@ -396,7 +392,7 @@ class Store:
         """
         parts, answers = await self._query(partial(_unfinished, session_id))
         for part in parts:
-            part.state = _interrupted(part.state, now)
+            part.state = rows.interrupted(part.state, now)
         called = {part.message_id for part in parts}
         if resumes and answers:
             called |= await self._calling(session_id)
@@ -465,30 +461,6 @@ class Store:
         return [shape(row) for row in found]
 
 
-class Values:
-    """The values of one plugin."""
-
-    def __init__(self, store: Store, plugin: str) -> None:
-        self._store = store
-        self._plugin = plugin
-
-    async def get(self, key: str) -> Any:
-        """Return the value for `key`, or None."""
-        return await self._store.value(self._plugin, key)
-
-    async def set(self, key: str, value: Any) -> None:
-        """Set the value for `key`; None deletes it."""
-        await self._store.commit([PutValue(self._plugin, key, value)])
-
-    async def swap(self, key: str, before: Any, value: Any) -> bool:
-        """Set the value for `key` if it still is `before` (None: there is none); return whether it was."""
-        return await self._store.swap_value(self._plugin, key, before, value)
-
-    async def list(self, prefix: str = "") -> dict[str, Any]:
-        """Return the keys that start with `prefix`, with their values."""
-        return await self._store.values(self._plugin, prefix)
-
-
 def _log_failure(done: "asyncio.Future[Any]") -> None:
     if not done.cancelled() and (error := done.exception()) is not None:
         log.warning("old events were not deleted: %s", error)
@@ -531,12 +503,6 @@ def _unfinished(session_id: str, connection: SqlConnection) -> tuple[list[ToolPa
         ],
         [info for info in answers if isinstance(info, Assistant) and info.time.completed is None],
     )
-
-
-def _interrupted(state: Any, now: int) -> ToolError:
-    metadata = {**(getattr(state, "metadata", None) or {}), "interrupted": True}
-    start = state.time.start if isinstance(state, ToolRunning) else now
-    return ToolError(input=state.input, error=_ENDED, metadata=metadata, time=ToolSpan(start=start, end=now))
 
 
 def _sums(shares: Sequence[Share], connection: SqlConnection) -> list[Sum]:

@@ -64,6 +64,6 @@ def truncation_note(found: search.SearchResult, shown: int) -> list[str]:
     return ["", *lines] if lines else []
 
 
-TOOL: Final = Tool(description("glob"), PARAMETERS, execute, permissions)
+TOOL: Final = Tool(description("glob"), PARAMETERS, execute, permissions, idempotent=True)
 
 _WILD: Final = re.compile(r"[*?\[{\\]")

@@ -48,7 +48,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     return ToolResult(output, args["pattern"], metadata)
 
 
-TOOL: Final = Tool(description("grep"), PARAMETERS, execute, permissions)
+TOOL: Final = Tool(description("grep"), PARAMETERS, execute, permissions, idempotent=True)
 
 
 async def _readable(found: search.SearchResult, ctx: ToolContext) -> tuple[search.SearchResult, int]:

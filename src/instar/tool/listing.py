@@ -40,7 +40,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     return ToolResult("\n".join(lines), files.shown(root, ctx), metadata, truncate=False)
 
 
-TOOL: Final = Tool(description("listing"), PARAMETERS, execute, permissions)
+TOOL: Final = Tool(description("listing"), PARAMETERS, execute, permissions, idempotent=True)
 
 
 def _tree(paths: Sequence[tuple[str, ...]], depth: int = 1) -> Iterator[str]:

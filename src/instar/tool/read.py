@@ -103,7 +103,7 @@ def window(path: Path, first: int, limit: int, stopped: Callable[[], bool]) -> W
         return Window(lines, first, total, full)
 
 
-TOOL: Final = Tool(description("read"), PARAMETERS, execute, permissions)
+TOOL: Final = Tool(description("read"), PARAMETERS, execute, permissions, idempotent=True)
 
 
 def _entries(path: Path, first: int, limit: int, stopped: Callable[[], bool]) -> Window:

@@ -25,7 +25,7 @@ def tool(skills: Mapping[str, tuple[str, Callable[[str], str]]]) -> Tool:
         text = skills[name][1](ctx.session_id).strip()
         return ToolResult(f'<skill name="{name}">\n{text}\n</skill>', f"Skill {name}", {"name": name})
 
-    return Tool(f"{described}\n\nThe skills:\n{listed}", PARAMETERS, execute, permissions)
+    return Tool(f"{described}\n\nThe skills:\n{listed}", PARAMETERS, execute, permissions, idempotent=True)
 
 
 def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:

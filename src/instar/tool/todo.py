@@ -53,4 +53,4 @@ def _shown(todos: Sequence[Todo]) -> ToolResult:
 
 
 TODOWRITE: Final = Tool(description("todowrite"), WRITE, write)
-TODOREAD: Final = Tool(description("todoread"), READ, read)
+TODOREAD: Final = Tool(description("todoread"), READ, read, idempotent=True)

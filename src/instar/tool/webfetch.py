@@ -173,7 +173,7 @@ def executor(resolve: Resolve = resolve) -> Execute:
     return execute
 
 
-TOOL: Final = Tool(description("webfetch"), PARAMETERS, executor(), permissions)
+TOOL: Final = Tool(description("webfetch"), PARAMETERS, executor(), permissions, idempotent=True)
 
 
 async def _fetch(url: str, form: str, seconds: float, resolve: Resolve, ctx: ToolContext) -> _Page:

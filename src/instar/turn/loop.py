@@ -39,6 +39,8 @@ async def run(instance: Instance, live: SessionState) -> None:
             continue
         elif tasks := step.waiting_subtasks(live.history, asked):
             outcome = await step.run_subtasks(instance, turn, tasks)
+        elif lost := step.lost_calls(instance, turn):
+            outcome = await step.run_again(instance, turn, *lost)
         else:
             outcome = await step.run(instance, turn)
         if not await _goes_on(instance, turn, outcome):

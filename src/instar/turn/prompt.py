@@ -332,6 +332,9 @@ async def take_follow_up(instance: Instance, live: SessionState, answer: WithPar
             await instance.store.commit([DropFollowUp(waiting.id)], session_id=live.id)
             continue
         live.count_follow_up(waiting.source)
+        if waiting.source == PERSON:
+            # It may have been queued by another process.
+            instance.budget.person_spoke(await instance.sessions.root_of(live))
         return waiting.source
     return None
 

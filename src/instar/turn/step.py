@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Literal
 
@@ -39,7 +39,7 @@ from instar.message import (
     User,
     WithParts,
 )
-from instar.plugin import points
+from instar.plugin import Tool, points, wire
 from instar.provider.protocol import (
     Delta,
     Finish,
@@ -58,6 +58,7 @@ from instar.session.instance import Instance
 from instar.session.sessions import Saving, message_updated, place_in
 from instar.session.state import SessionState, now
 from instar.store import StoreError
+from instar.store.rows import INTERRUPTED
 from instar.turn import calls, structured
 from instar.turn.context import Turn, TurnStopped, available, prepare
 from instar.turn.model_call import (
@@ -258,14 +259,21 @@ def call_for(turn: Turn, cause: str) -> ModelCall:
 
 @asynccontextmanager
 async def answering(
-    instance: Instance, turn: Turn, meter: CallMeter | None = None, *, summary: bool | None = None
+    instance: Instance,
+    turn: Turn,
+    meter: CallMeter | None = None,
+    *,
+    summary: bool | None = None,
+    begun: WithParts | None = None,
 ) -> AsyncIterator[AnswerWriter]:
     """Begin an answer to the turn's message. What ends its writing early is saved in it: see `AnswerWriter.outcome`.
+
+    One that was `begun` elsewhere is gone on with.
 
     An overflow is published only of a summary: a summary may still help. Raises `asyncio.CancelledError` after an
     abort, with everything saved.
     """
-    writer = AnswerWriter(instance, await _begin(instance, turn, summary))
+    writer = AnswerWriter(instance, begun or await _begin(instance, turn, summary))
     try:
         yield writer
     except LimitForbids as refused:
@@ -501,6 +509,41 @@ def waiting_subtasks(history: list[WithParts], asked: User) -> list[SubtaskPart]
                 part for part in message.parts if isinstance(part, SubtaskPart) and part.call_id not in made
             ]
     return []
+
+
+def lost_calls(instance: Instance, turn: Turn) -> tuple[WithParts, list[ToolPart]] | None:
+    """Return the newest answer and the calls in it that were lost with another process and may be made again."""
+    answers = (one for one in reversed(turn.live.history) if isinstance(one.info, Assistant))
+    holder = next(answers, None)
+    if holder is None or _answer(holder).error is not None:
+        return None
+    tools = available(instance, turn)
+    lost = [part for part in holder.parts if isinstance(part, ToolPart) and _is_lost(part, tools)]
+    return (holder, lost) if lost else None
+
+
+def _is_lost(part: ToolPart, tools: Mapping[str, Tool]) -> bool:
+    state = part.state
+    if (
+        not isinstance(state, ToolError)
+        or state.error != INTERRUPTED
+        or "began" not in (state.metadata or {})
+    ):
+        return False
+    return any(tool.idempotent and part.tool in (name, *tool.aliases) for name, tool in tools.items())
+
+
+async def run_again(instance: Instance, turn: Turn, holder: WithParts, lost: Sequence[ToolPart]) -> Outcome:
+    """Make calls of an answer again that were lost. Raises `asyncio.CancelledError` as `run`."""
+    going_on = False
+    async with answering(instance, turn, begun=holder) as writer:
+        _answer(holder).time.completed = None
+        await instance.sessions.save_message(turn.live, holder.info)
+        for part in lost:
+            part.state = ToolPending(input={}, raw=wire.encode(part.state.input).decode())
+        going_on = await calls.run(instance, turn, holder, lost, available(instance, turn))
+        await end(instance, turn, holder, Finish("tool-calls", Tokens.zero()))
+    return writer.outcome or ("calls" if going_on else "stopped")
 
 
 async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart]) -> Outcome:

@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
@@ -14,7 +13,7 @@ from instar.limits.budget import (
     CallOwner,
     ReachedLimit,
 )
-from instar.limits.stop import RESUME, SharedStops, StopFileError
+from instar.limits.stop import RESUME, StopFileError
 from instar.message import Origin, WithParts
 from instar.plugin import Busy, Invalid, NotFound, PromptBody
 from instar.session import changes
@@ -334,7 +333,8 @@ class StopListener:
         """Begin to listen."""
         self._tasks.append(asyncio.create_task(self._listen(), name="stopping"))
         if (shared := self._instance.stops.shared) is not None:
-            self._tasks.append(asyncio.create_task(self._read(shared), name="reading stops"))
+            # Beside `_listen`, which a server that does not answer must not hold up.
+            self._tasks.append(asyncio.create_task(shared.follow(self._instance.store), name="reading stops"))
 
     async def close(self) -> None:
         """Listen no longer."""
@@ -342,14 +342,6 @@ class StopListener:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-
-    async def _read(self, shared: SharedStops) -> None:
-        """Read what other machines stop: beside `_listen`, which a server that does not answer must not hold up."""
-        while True:
-            if shared.is_due():
-                with contextlib.suppress(StoreError):  # `check` says it once that lasts
-                    await self._instance.store.ask(shared.read)
-            await asyncio.sleep(_SOON)
 
     async def _listen(self) -> None:
         while True:

@@ -91,10 +91,15 @@ class Player:
 
 @pytest.fixture
 def player(tmp_path: Path, clean_environment: Mapping[str, str]) -> Iterator[Callable[..., Player]]:
-    """Start opencode in the project, whose plugin file holds this text, trusted unless that is said."""
+    """Start opencode in the project, whose plugin file holds this text, trusted unless that is said.
+
+    `more` are variables.
+    """
     players: list[Player] = []
 
-    def start(plugin: str = "", *, trusted: bool = True, files: Mapping[str, str] | None = None) -> Player:
+    def start(
+        plugin: str = "", *, trusted: bool = True, files: Mapping[str, str] | None = None, **more: str
+    ) -> Player:
         project = tmp_path / "project"
         for name, text in {".instar/plugins/one.py": plugin, **(files or {})}.items():
             if text:
@@ -102,7 +107,7 @@ def player(tmp_path: Path, clean_environment: Mapping[str, str]) -> Iterator[Cal
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
         project.mkdir(exist_ok=True)
-        environment = {**clean_environment, **({"INSTAR_TRUST": "all"} if trusted else {})}
+        environment = {**clean_environment, **more, **({"INSTAR_TRUST": "all"} if trusted else {})}
         players.append(Player(project, environment))
         return players[-1]
 

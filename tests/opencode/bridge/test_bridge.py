@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.opencode.bridge.conftest import HALF, PATIENCE, Player, PlayError
+from tests.postgresql import cluster
 from tests.waiting import wait_until
 
 from instar import __version__
@@ -686,3 +687,26 @@ async def before(given, output):
     go.touch()
     assert running.result(PATIENCE)["output"] == {"args": {}}
     assert len(notes(tmp_path / "project")) == 1
+
+
+@pytest.mark.slow
+def test_a_stop_on_another_machine_that_shares_the_database_holds_for_plugins_in_opencode(
+    player: Start, tmp_path: Path, clean_environment: Mapping[str, str]
+) -> None:
+    url = cluster().database()
+    note = "async def note(given, output):\n    (HERE / 'halted').write_text(str(input.halted()))"
+    opencode = player(plugin(note, "{'tool.execute.before': note}"), INSTAR_DATABASE=url)
+    opencode.do("open")
+
+    def halted() -> int:
+        given = {"tool": "bash", "sessionID": SESSION, "callID": "c"}
+        opencode.hook("tool.execute.before", given, {"args": {}})
+        return int((tmp_path / "project" / ".instar" / "plugins" / "halted").read_text())
+
+    assert halted() == 0
+    elsewhere = {**clean_environment, "INSTAR_DATABASE": url, "INSTAR_DATA": str(tmp_path / "elsewhere")}
+    command = [sys.executable, "-m", "instar", "stop"]
+    for more, holds in (("--all", True), ("--resume", False)):
+        order = [*command, more] if holds else [*command, more, "--all"]
+        subprocess.run(order, cwd=tmp_path, env=elsewhere, check=True, capture_output=True)
+        wait_until(lambda holds=holds: (halted() > 0) is holds)

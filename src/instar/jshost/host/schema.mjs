@@ -6,7 +6,8 @@ const DRAFT = "https://json-schema.org/draft/2020-12/schema"
 export function describe(name, tool) {
   if (!tool || typeof tool.execute !== "function") throw new Error(`the tool ${name} has no function \`execute\``)
   const schema = parameters(tool.args ?? tool.parameters ?? {})
-  return { description: String(tool.description ?? ""), parameters: schema, ordered: tool.ordered === true }
+  const flags = { ordered: tool.ordered === true, idempotent: tool.idempotent === true }
+  return { description: String(tool.description ?? ""), parameters: schema, ...flags }
 }
 
 // Return the JSON Schema of an object, from a shape of zod or JSON Schema fields, or from a whole schema; opencode's own

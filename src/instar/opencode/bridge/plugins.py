@@ -5,6 +5,7 @@ project brings. The plugins ask opencode over the protocol: its own SDK's client
 since `opencode run` has no server that could be asked.
 """
 
+import asyncio
 import importlib.util
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +18,7 @@ import msgspec
 from instar.client import AsyncClient
 from instar.event.bus import Bus
 from instar.git.project import Project, discover
-from instar.limits.stop import StopFile, StopState
+from instar.limits.stop import SharedStops, StopFile, StopState
 from instar.opencode.bridge.client import Opencode, OpencodeConnection
 from instar.plugin import Client, Host, PluginInput, Registry, Shell, Value, View, points
 from instar.plugin.door import Plugins
@@ -31,7 +32,8 @@ from instar.settings.builtin_plugins import flagship_name
 from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
-from instar.store.store import Values, open_store
+from instar.store.store import open_store
+from instar.store.values import Values
 from instar.wire import Plain
 from instar.wire.secret import masked
 
@@ -154,6 +156,7 @@ class Opened:
         self.children = children(self.processes, found.settings.config, ground)
         self._halt = StopState(StopFile(found.paths.data), directory)
         self._store: Store | None = None
+        self._following: asyncio.Task[None] | None = None
         self._version, self._url = "", ""
 
     async def load(self, version: str, url: str) -> None:
@@ -164,6 +167,10 @@ class Opened:
         self._version, self._url = version, url
         found = self.read
         self._store = await open_store(found.paths.database, self.bus.publish)
+        if self._store.passes_on:
+            stops = SharedStops(StopFile(found.paths.data))
+            await self._store.ask(stops.read)
+            self._following = asyncio.create_task(stops.follow(self._store))
         self.registry.add_view(self._host())
         self._add_tools()
         self.notices += await load(found.early, self.plugins, self._input)
@@ -186,6 +193,8 @@ class Opened:
         await self.processes.close()
         await self.http.aclose()
         await self._asking.aclose()
+        if self._following is not None:
+            self._following.cancel()
         if self._store is not None:
             await self._store.close()
 

@@ -49,6 +49,8 @@ _RECEIVE: Final = (
 """How a repository on this machine takes a push: nothing that its folder names is run, whoever wrote there."""
 _PATIENCE: Final = 30.0
 """Seconds that a fetch or a push may take."""
+_GLANCE: Final = 3.0
+"""The same of a look whether it answers."""
 _PAUSE: Final = 5.0
 _LONGEST_PAUSE: Final = 60.0
 """Seconds before a remote that failed is asked again: first and, since each failure doubles them, at most."""
@@ -168,6 +170,14 @@ class SharedRepository:
                 self.problem, self._again, self._pause = "", 0.0, _PAUSE
                 return said
         return []
+
+    async def check(self) -> None:
+        """Let `problem` say whether the repository answers."""
+        if self.url:
+            try:
+                await self._remote("cannot be reached", "ls-remote", "--", self.url, timeout=_GLANCE)
+            except NotShared as error:
+                self._failed(str(error))
 
     def _shown(self, text: str) -> str:
         """Leave out the login that the URL may hold."""
@@ -356,12 +366,12 @@ class SharedRepository:
         await self._remote("cannot be reached", *checked, *asked, "--", self.url, branch)
         return await self._commit(_FETCHED)
 
-    async def _remote(self, failed: str, *args: str) -> None:
+    async def _remote(self, failed: str, *args: str, timeout: float = _PATIENCE) -> None:
         """Run git on the remote, with the person's keys and logins, and no question asked. Raises `NotShared`."""
         env = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_ASKPASS": "true", "GIT_TERMINAL_PROMPT": "0"}
         ssh = ("-c", "core.sshCommand=ssh -o BatchMode=yes -o ConnectTimeout=10")
         try:
-            await self._git.text(*ssh, *args, env=env, timeout=_PATIENCE)
+            await self._git.text(*ssh, *args, env=env, timeout=timeout)
         except (git.GitError, process.ProcessError) as error:
             said = str(error).rpartition(f" failed in {self._storage.ledger.root}: ")[2].splitlines()
             why = " ".join([line for line in said if line.strip() and line not in _ADDED] or said)

@@ -30,6 +30,7 @@ async def status(found: NamedWorkspace, safe: bool) -> Printed:
         if at.chosen is None:
             report = unread(found.workspace, source, at.problems + departed(at.engine))
             return Printed(report, report.text(), "")
+        await at.engine.shared.check()
         report = await read(at.engine, at.engine.scripts, source, at.problems)
     return Printed(report, report.text())
 

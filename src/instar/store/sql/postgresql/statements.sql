@@ -40,6 +40,9 @@ UNION ALL
 FROM instar_relay WHERE place > ?1 ORDER BY place LIMIT ?2)
 ORDER BY place LIMIT ?2;
 
+-- name: name_worker
+SELECT set_config('application_name', 'instar worker ' || ?, false);
+
 -- name: stops
 SELECT id, scope, time_created, resumes FROM instar_stop ORDER BY position;
 
