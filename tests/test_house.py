@@ -18,10 +18,10 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
-MODULES = 487
-CODE = 65_500
+MODULES = 488
+CODE = 65_900
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 49_000
+CODE_OF_THE_CORE = 49_500
 """The same without `plugins`."""
 
 SHARED_NAMES = 9
@@ -36,7 +36,7 @@ BASH = 79
 """Files that a turn with one call of bash passes through, with those that look from time to time."""
 EDIT = 139
 """Files that a turn with one edit of a hook script passes through, through the gate and its commit."""
-EDIT_CALLS = 16_800
+EDIT_CALLS = 16_900
 """Calls of Python functions on that way, in all threads: 14,900, and more on a busy machine, where waits look again."""
 
 FUNCTION = 60

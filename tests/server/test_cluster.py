@@ -303,25 +303,6 @@ def test_who_waits_for_an_answer_at_a_server_that_ends_is_told_that_it_goes_on(
     ended(worker(HALF), session)
 
 
-@pytest.mark.slow
-def test_a_command_that_shows_a_session_leaves_its_turn_to_the_next_worker(
-    worker: Workers, url: str, tmp_path: Path
-) -> None:
-    servers = [worker(STEPS) for _ in range(2)]
-    session = servers[0].session()
-    servers[0].ask(session, "go", "prompt_async")
-    wait_until((tmp_path / "project" / "calls.txt").exists)
-    lost, other = runner_first(servers, url)
-    lost.process.kill()
-    lost.process.wait()
-    environment = {**other.environment, "INSTAR_DATA": str(tmp_path / "own")}
-    command = [sys.executable, "-m", "instar", "session", "show", session]
-    shown = subprocess.run(command, cwd=other.directory, env=environment, capture_output=True, text=True)
-    assert "bash echo call" in shown.stdout
-    assert "interrupted" not in shown.stdout
-    assert ended(other, session)[-1]["parts"][-2]["text"] == "over"
-
-
 LOOKS = """import asyncio
 
 from instar.plugin import Tool
@@ -375,6 +356,25 @@ def test_a_lost_call_of_an_idempotent_tool_is_made_again_and_no_other(
     assert "interrupted" in states["bash"]["error"]
     assert [one["info"]["role"] for one in messages] == ["user", "assistant", "assistant"]
     assert messages[-1]["parts"][-2]["text"] == "over"
+
+
+@pytest.mark.slow
+def test_a_command_that_shows_a_session_leaves_its_turn_to_the_next_worker(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    servers = [worker(STEPS) for _ in range(2)]
+    session = servers[0].session()
+    servers[0].ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "calls.txt").exists)
+    lost, other = runner_first(servers, url)
+    lost.process.kill()
+    lost.process.wait()
+    environment = {**other.environment, "INSTAR_DATA": str(tmp_path / "own")}
+    command = [sys.executable, "-m", "instar", "session", "show", session]
+    shown = subprocess.run(command, cwd=other.directory, env=environment, capture_output=True, text=True)
+    assert "bash echo call" in shown.stdout
+    assert "interrupted" not in shown.stdout
+    assert ended(other, session)[-1]["parts"][-2]["text"] == "over"
 
 
 def test_a_client_goes_on_at_another_server_where_it_was(worker: Workers) -> None:
