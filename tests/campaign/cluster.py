@@ -692,12 +692,12 @@ def report(campaign: Campaign, played: Play) -> None:
     columns: Counter[str] = Counter()
     for column, text in played.judge():
         columns[column] += 1
-        if columns[column] <= SHOWN:
+        if column in COLUMNS and columns[column] <= SHOWN:
             campaign.find(f"{column}: {text}")
     columns["refused"] = campaign.counts["refused: busy"]
     if columns["refused"]:
         campaign.find(f"refused: {columns['refused']} prompts, since another worker ran the session")
-    for column in COLUMNS:
+    for column in (*COLUMNS, "versions not committed"):
         campaign.counts[column] = columns[column]
     took = played.takeovers()
     campaign.counts["takeovers"] = len(took)

@@ -68,11 +68,21 @@ class SharedWorkspaces:
                 )
 
     def judge(self, accepted: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Yield which accepted versions no commit of the repository has, and which workspaces are not as it is."""
+        """Yield which accepted versions are nowhere or in no commit, and which workspaces are not as the repository.
+
+        What no commit has was changed again before git worked again: a killed one holds its lock for half a minute.
+        """
         history = git(self._bare, "log", "-p", "-m", "--format=", "main", "--", "hooks")
-        kept = set(re.findall(r"^\+# version (\w+)$", history, re.MULTILINE))
-        for turn in sorted(set(accepted) - kept):
-            yield "versions lost", f"version {turn} was accepted, and no shared commit has it"
+        committed = set(re.findall(r"^\+# version (\w+)$", history, re.MULTILINE))
+        kept = {one for home in self.homes for one in _kept(home)}
+        for turn in sorted(set(accepted) - committed):
+            if turn in kept:
+                yield "versions not committed", turn
+            else:
+                yield (
+                    "versions lost",
+                    f"version {turn} was accepted, and neither a commit nor a worker has it",
+                )
         there = git(self._bare, "ls-tree", "-r", "main", "hooks")
         for home in self.homes:
             workspace = home / "workspace"
@@ -93,6 +103,17 @@ class SharedWorkspaces:
         git(workspace, "add", ".")
         git(workspace, "commit", "--quiet", "-m", "first")
         git(workspace, "push", "--quiet", "origin", "main")
+
+
+def _kept(home: Path) -> Iterator[str]:
+    """The versions in a worker's own store of what was accepted."""
+    for store in home.glob(".local/share/instar/plugin/evolve/workspaces/*/accepted.git"):
+        listed = git(store, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)")
+        for line in listed.splitlines():
+            if line.startswith("blob "):
+                yield from re.findall(
+                    r"^# version (\w+)$", git(store, "cat-file", "-p", line[5:]), re.MULTILINE
+                )
 
 
 def versions(messages: Sequence[Any]) -> Iterator[tuple[str, str]]:
