@@ -13,6 +13,7 @@ from tests import started
 
 # They need a PostgreSQL server of their own; `make test-cluster` installs Debian's package.
 _CLUSTER = [
+    "cli/test_db.py",
     "e2e/test_evolve_shared.py",
     "e2e/test_heartbeat_shared.py",
     "server/test_backup.py",

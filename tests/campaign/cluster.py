@@ -560,7 +560,7 @@ class Play:
         with contextlib.suppress(psycopg.Error), self.workers.connect() as connection:
             dropped = connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name LIKE 'instar %' AND random() < 0.5"
+                " WHERE application_name = 'instar' AND random() < 0.5"
             ).fetchall()
             self.count("connections dropped", len(dropped))
 

@@ -261,7 +261,7 @@ def test_workers_go_on_when_the_server_was_stopped_and_started(person: Person) -
                 return http.post(f"/session/{session}/message", json=body).status_code
 
             assert ask("first") == 200
-            assert json.loads(person.run("db", "status", "--json"))["processes"] == 2
+            assert json.loads(person.run("db", "status", "--json"))["workers"] == 2
             person.run("db", "stop")
             assert ask("nobody saves this") >= 400
             person.run("db", "start")

@@ -360,13 +360,13 @@ def test_a_lost_call_of_an_idempotent_tool_is_made_again_and_no_other(
 
 @pytest.mark.slow
 def test_a_command_that_shows_a_session_leaves_its_turn_to_the_next_worker(
-    worker: Workers, short: str, tmp_path: Path
+    worker: Workers, url: str, tmp_path: Path
 ) -> None:
-    servers = [worker(STEPS, url=short) for _ in range(2)]
+    servers = [worker(STEPS) for _ in range(2)]
     session = servers[0].session()
     servers[0].ask(session, "go", "prompt_async")
     wait_until((tmp_path / "project" / "calls.txt").exists)
-    lost, other = runner_first(servers, short)
+    lost, other = runner_first(servers, url)
     lost.process.kill()
     lost.process.wait()
     environment = {**other.environment, "INSTAR_DATA": str(tmp_path / "own")}

@@ -161,9 +161,7 @@ async def test_the_stores_of_one_process_share_a_few_connections(url: str) -> No
     assert await until(lambda: asyncio.to_thread(lambda: not run(url, OURS)))
 
 
-OURS = (
-    """SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'instar %' AND pid <> pg_backend_pid()"""
-)
+OURS = """SELECT pid FROM pg_stat_activity WHERE application_name = 'instar' AND pid <> pg_backend_pid()"""
 
 
 async def test_what_is_only_passed_on_waits_for_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,8 @@ def status(context: Context, as_json: bool) -> int:
         print_json(state)
     elif state.running:
         echo(f"running: process {state.pid}, PostgreSQL {state.version}, {state.size / 2**20:.1f} MiB")
-        users = counted(state.processes, "process", "processes")
-        echo(f"used by: {users} of instar with {counted(state.connections, 'connection')}")
+        workers, connections = counted(state.workers, "worker"), counted(state.connections, "connection")
+        echo(f"used by: {workers}, {connections} of instar")
         for session, owner in state.turns.items():
             echo(f"turn: {session} in {owner}")
         echo(f"database: {state.url}")

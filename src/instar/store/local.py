@@ -60,7 +60,7 @@ class ServerState(msgspec.Struct, frozen=True):
     version: str = ""
     size: int = 0
     connections: int = 0
-    processes: int = 0
+    workers: int = 0
     turns: dict[str, str] = {}
 
 
@@ -120,11 +120,12 @@ class LocalServer:
             with psycopg.connect(self._paths.local_database, connect_timeout=5) as connection:
                 row = connection.execute(
                     "SELECT current_setting('server_version'), pg_database_size(current_database()), count(*),"
-                    " count(DISTINCT application_name), to_regclass('instar_lease')::text"
-                    " FROM pg_stat_activity WHERE application_name LIKE 'instar %'"
+                    " count(DISTINCT application_name) FILTER (WHERE application_name LIKE 'instar worker %'),"
+                    " to_regclass('instar_lease')::text"
+                    " FROM pg_stat_activity WHERE application_name ~ '^instar( |$)'"
                 ).fetchone()
                 assert row is not None
-                version, size, connections, processes, leases = row
+                version, size, connections, workers, leases = row
                 now = "extract(epoch FROM now()) * 1000"
                 held = f"SELECT session_id, owner FROM instar_lease WHERE time_expires > {now}"  # noqa: S608 - our own
                 turns = dict[str, str](connection.execute(held).fetchall() if leases else ())
@@ -136,7 +137,7 @@ class LocalServer:
             version=version.split()[0],
             size=size,
             connections=connections,
-            processes=processes,
+            workers=workers,
             turns={one: owner.rpartition(":")[0] for one, owner in turns.items()},
         )
 

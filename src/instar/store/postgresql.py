@@ -4,7 +4,6 @@ import contextlib
 import os
 import platform
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +31,7 @@ _WRITING: Final = 0x1257A8
 _MIGRATING: Final = _WRITING + 1
 PARAMETERS: Final = {
     "autocommit": True,
-    "application_name": f"instar {socket.gethostname()}:{os.getpid()}",
+    "application_name": "instar",
     "connect_timeout": 10,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
