@@ -484,10 +484,12 @@ def test_what_waits_behind_a_turn_that_a_person_ends_is_answered(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("still_runs", [True, False])
 def test_a_server_that_wakes_up_queues_the_prompts_that_wait_for_it(
-    worker: Workers, short: str, tmp_path: Path
+    worker: Workers, short: str, tmp_path: Path, still_runs: bool
 ) -> None:
-    script = '== when "interrupted"\ndelay: 3s\ntext: over\n' + QUEUED
+    lasts = "delay: 3s\n" if still_runs else ""
+    script = f'== when "interrupted"\n{lasts}text: over\n' + QUEUED
     servers = [worker(script, url=short) for _ in range(2)]
     session = servers[0].session(title="t")
     servers[0].ask(session, "go", "prompt_async")
@@ -496,7 +498,10 @@ def test_a_server_that_wakes_up_queues_the_prompts_that_wait_for_it(
     woken.process.send_signal(signal.SIGSTOP)
     with ThreadPoolExecutor() as pool:
         sent = [pool.submit(woken.ask, session, f"n{number}", "prompt_async") for number in range(8)]
-        wait_until(lambda: runner_first(servers, short)[0] is other)
+        if still_runs:
+            wait_until(lambda: runner_first(servers, short)[0] is other)
+        else:
+            ended(other, session)
         woken.process.send_signal(signal.SIGCONT)
         answers = [one.result() for one in sent]
     assert [one.text for one in answers if one.status_code != 204] == []

@@ -212,10 +212,11 @@ class SharedSessions(InProcessSessions):
                 # What was said before stays before it.
                 return live, await self._queue(live, body, origin)
             return await super()._submit(session_id, body, origin)
-        except (Invalid, LeaseLost):
-            if not await self._runs_elsewhere(session_id):
+        except (Invalid, LeaseLost) as error:
+            is_lost = isinstance(error, LeaseLost) or isinstance(error.__cause__, SessionBusy)
+            if not is_lost and not await self._runs_elsewhere(session_id):
                 raise
-            # The session was taken over meanwhile.
+            # The session was taken over meanwhile; who did that may be done with it.
             return live, await self._queue(live, body, origin)
         finally:
             await self._sessions.let_go(live)
