@@ -101,9 +101,10 @@ class Screen:
         waited for; again only where nothing came of it for long: a second one would be meant for what follows.
         """
         end = time.monotonic() + PATIENCE
-        while (chosen := self._chosen()) != label:
+        while not self._is_chosen(label):
             assert time.monotonic() < end, f"{label} is not chosen:\n{self.text}"
-            self._press("Right", chosen)
+            if (chosen := self._chosen()) != label:
+                self._press("Right", chosen)
         while self._chosen() == label:
             assert time.monotonic() < end, f"{label} is not taken:\n{self.text}"
             self._press("Enter", label)
@@ -114,6 +115,14 @@ class Screen:
         end = time.monotonic() + HEARD
         while self._chosen() == chosen and time.monotonic() < end:
             time.sleep(PAUSE)
+
+    def _is_chosen(self, label: str) -> bool:
+        """Whether a choice is marked, and still so some looks later: what is half drawn is not taken for it."""
+        for _ in range(3):
+            if self._chosen() != label:
+                return False
+            time.sleep(PAUSE)
+        return True
 
     def _chosen(self) -> str | None:
         """The choice that is marked by its colours, or None."""
