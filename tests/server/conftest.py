@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -38,8 +38,9 @@ class Served:
             stderr=subprocess.PIPE,
         )
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
-        self.line = self.process.stdout.readline().decode() if ready else ""
+        with selectors.DefaultSelector() as said:
+            said.register(self.process.stdout, selectors.EVENT_READ)
+            self.line = self.process.stdout.readline().decode() if said.select(PATIENCE) else ""
         if not self.line:
             self.process.kill()
             raise AssertionError(f"no address was announced: {self.process.communicate()[1].decode()}")

@@ -283,8 +283,10 @@ SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < 
   (SELECT freelist_count FROM pragma_freelist_count) * (SELECT page_size FROM pragma_page_size)
 """
 _WORKERS: Final = """
-SELECT DISTINCT substr(application_name, 15) FROM pg_stat_activity
-WHERE datname = current_database() AND application_name LIKE 'instar worker %' ORDER BY 1
+SELECT DISTINCT split_part(application_name, ' ', 4) FROM pg_stat_activity
+WHERE datname = current_database()
+  AND starts_with(application_name, 'instar worker ' || left(current_schema(), 20) || ' ')
+ORDER BY 1
 """
 _HAS_ENGINE: Final = "SELECT to_regprocedure('absurd.get_schema_version()') IS NOT NULL"
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"

@@ -41,7 +41,7 @@ FROM instar_relay WHERE place > ?1 ORDER BY place LIMIT ?2)
 ORDER BY place LIMIT ?2;
 
 -- name: name_worker
-SELECT set_config('application_name', 'instar worker ' || ?, false);
+SELECT set_config('application_name', 'instar worker ' || left(current_schema(), 20) || ' ' || ?, false);
 
 -- name: stops
 SELECT id, scope, time_created, resumes FROM instar_stop ORDER BY position;
