@@ -514,6 +514,28 @@ def test_a_server_that_wakes_up_queues_the_prompts_that_wait_for_it(
     assert sorted(asked()) == ["go", *sorted(f"n{number}" for number in range(8))]
 
 
+@pytest.mark.slow
+def test_a_prompt_is_queued_whose_session_another_server_had_meanwhile_and_has_left(
+    worker: Workers, url: str, tmp_path: Path
+) -> None:
+    server = worker(QUEUED)
+    session = server.session(title="t")
+    server.ask(session, "go", "prompt_async")
+    wait_until((tmp_path / "project" / "begun.txt").exists)
+    # Before the server renews its lease, and so hears of it.
+    with psycopg.connect(url, autocommit=True) as database:
+        database.execute("UPDATE instar_lease SET owner = 'vm:1:x', fence = fence + 1, time_expires = 0")
+    answer = server.ask(session, "next", "prompt_async")
+    assert answer.status_code == 204, answer.text
+
+    def answers() -> list[str]:
+        messages = server.http.get(f"/session/{session}/message").json()
+        parts = [part for one in messages if one["info"]["role"] == "assistant" for part in one["parts"]]
+        return [part["text"] for part in parts if part["type"] == "text"]
+
+    wait_until(lambda: answers()[-1:] == ["next"])
+
+
 def limits(tmp_path: Path, **limits: Any) -> None:
     """Set limits for all servers."""
     folder = tmp_path / "home" / ".config" / "instar"

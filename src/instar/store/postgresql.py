@@ -66,16 +66,20 @@ class Connections:
         self._free: list[tuple[psycopg.Connection[Row], float]] = []
         self._slots = threading.BoundedSemaphore(_CONNECTIONS)
         self._writing = threading.Lock()
+        self._counting = threading.Lock()
         self._users = 0
 
     def enter(self) -> None:
         """Somebody wants to borrow until `leave`."""
-        self._users += 1
+        with self._counting:
+            self._users += 1
 
     def leave(self) -> None:
         """What nobody wants any more is closed."""
-        self._users -= 1
-        if not self._users:
+        with self._counting:
+            self._users -= 1
+            is_last = not self._users
+        if is_last:
             self._close()
 
     def lend(self, *, writes: bool = False) -> "psycopg.Connection[Row]":
