@@ -43,7 +43,7 @@ async def means(
             paths.database, lambda events: None, synchronous=read.config.storage.synchronous
         )
         stack.push_async_callback(store.close)
-        if store.passes_on:
+        if store.is_shared:
             await store.ask(SharedStops(stops).read)
         ground = SettingsContext(project, paths, environment, trust.is_trusted, ())
         model_processes = children(processes, read.config, ground)

@@ -469,7 +469,7 @@ class Budget:
         goes over a limit. A call that a hook makes on the answer of another one does not wait for that: it is refused.
         """
         running = self.running
-        if self._store.passes_on and asked.situation.bounds:
+        if self._store.is_shared and asked.situation.bounds:
             kept = Reservation(ids.new("evt"), asked.whose.shares, asked.most)
             asked = msgspec.structs.replace(asked, reserved=kept)
         async with running.changed:

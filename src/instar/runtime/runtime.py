@@ -335,7 +335,7 @@ async def _open_store(options: Options, project: Project, paths: Paths, config: 
         place=EventPlace(str(options.directory), project.id),
         relay=options.relay,
     )
-    if store.passes_on:
+    if store.is_shared:
         bus.through = store.publish
     return store
 
@@ -344,7 +344,7 @@ async def _stop_state(options: Options, paths: Paths, store: Store) -> StopState
     """Return the stops that hold here; those of other machines are known where the store is on a server."""
     file = StopFile(paths.data)
     shared = None
-    if store.passes_on:
+    if store.is_shared:
         shared = options.shared.stops if options.shared else SharedStops(file)
         await store.ask(shared.read)
     return StopState(file, options.directory, shared=shared)

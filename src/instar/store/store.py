@@ -131,7 +131,7 @@ class Store:
         self._leases: dict[str, Lease] = {}
         self._place = (place or EventPlace("", "")) if database.relays else None
         self.is_shared = database.relays
-        """Whether workers may go on with what another process left."""
+        """Whether other machines have it too: they are told what sessions publish, and may go on with what is left."""
         self._relay = relay
         self._relay_pruned = 0
         self._database = database
@@ -151,11 +151,6 @@ class Store:
     def directory(self) -> str:
         """The directory whose instance publishes here, where that is passed on to other processes."""
         return self._place.directory if self._place else ""
-
-    @property
-    def passes_on(self) -> bool:
-        """Whether what sessions publish is passed on to other processes (`relay.py`)."""
-        return self._database.relays
 
     @property
     def lease_ms(self) -> int:

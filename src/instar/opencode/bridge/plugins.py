@@ -167,7 +167,7 @@ class Opened:
         self._version, self._url = version, url
         found = self.read
         self._store = await open_store(found.paths.database, self.bus.publish)
-        if self._store.passes_on:
+        if self._store.is_shared:
             stops = SharedStops(StopFile(found.paths.data))
             await self._store.ask(stops.read)
             self._following = asyncio.create_task(stops.follow(self._store))
