@@ -29,7 +29,8 @@ recording: $(VENV)/.dev ## record a session anew for the README: docs/demo.cast 
 	@$(BIN)/python examples/record.py
 
 test: $(VENV)/.dev ## run the tests that are not slow; ROOM=session: those of one room
-	@$(TESTS) -m "not slow" $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))
+	@# `make test-cluster` has the tests of several servers.
+	@$(TESTS) -m "not slow" --ignore tests/server/test_cluster.py $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))
 
 test-slow: $(VENV)/.dev ## run what `make test` leaves out: a kill at each step, long runs, attack tables
 	@$(TESTS) -m slow
