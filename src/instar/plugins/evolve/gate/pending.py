@@ -52,7 +52,8 @@ class Proposal(msgspec.Struct, frozen=True):
 
     `file` is its path in the workspace and `base` git's id of the live version that it was judged against,
     "" for a new file; `also` are new texts of files that go with it, by path. `raised` is what
-    `authority.raises` said. `diff`, `test` and `replay` are texts for a person; `prediction` is as the model gave it.
+    `authority.raises` said, and before it a sentence on each eval that is `undecided`. `diff`, `test`, `replay` and
+    `score` are texts for a person; `prediction` is as the model gave it.
     """
 
     file: str
@@ -65,6 +66,8 @@ class Proposal(msgspec.Struct, frozen=True):
     test: str = ""
     replay: str = ""
     prediction: Any = None
+    undecided: tuple[str, ...] = ()
+    score: str = ""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -108,11 +111,14 @@ class PendingEntry(msgspec.Struct, frozen=True):
         lines += [f"proposed by: {', '.join(cause)}"] if cause else []
         if self.decision:
             lines.append(f"{self.state} by {self.decision.by}")
-        lines += ["it would reach more:", *(f"- {sentence}" for sentence in asked.raised)]
+        lines += [
+            "a person has to allow:" if asked.undecided else "it would reach more:",
+            *(f"- {sentence}" for sentence in asked.raised),
+        ]
         if asked.prediction is not None:
             lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")
         said = [_visible(line.replace("\n", " ")) for line in lines]
-        parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay)]
+        parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay), ("score", asked.score)]
         parts += [(f"new file {path}", text) for path, text in sorted(asked.also.items())]
         return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
 
@@ -269,7 +275,7 @@ def _is_replaced(one: PendingEntry, proposal: Proposal) -> bool:
 
 
 def _cut(proposal: Proposal) -> Proposal:
-    shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay")}
+    shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay", "score")}
     return msgspec.structs.replace(proposal, **shown)
 
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
 from instar.plugins.evolve import edit
+from instar.plugins.evolve.attempt import Installed
 from instar.plugins.evolve.candidate import CandidateRefused, Change
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.evolution import Installed
 from instar.plugins.evolve.gate.stages import GateVerdict
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation import prediction
