@@ -25,6 +25,7 @@ from instar.plugins.evolve.candidate import (
 from instar.plugins.evolve.database import LOST
 from instar.plugins.evolve.discovery import collisions
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
+from instar.plugins.evolve.forget import evidence
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
 from instar.plugins.evolve.gate.report import GateReport, Outcome, StagePassed
 from instar.plugins.evolve.gate.stages import GateVerdict
@@ -369,6 +370,7 @@ class Evolver:
             gate=[f"{stage.name}: {stage.found} ({stage.ms} ms)" for stage in verdict.stages],
             cost=verdict.ms,
             expect="" if candidate.expect is None else msgspec.json.encode(candidate.expect).decode(),
+            evidence=evidence.found(verdict, attempt.context.live, candidate.expect, attempt.who),
         )
         subject = f"{cause.tool or 'instar evolve'} {candidate.file}"
         try:
@@ -475,6 +477,8 @@ def _without(attempt: ChangeAttempt, refusal: CandidateRefused) -> CandidateRefu
 
 async def _parse(attempt: ChangeAttempt) -> str:
     candidate, context = attempt.candidate, attempt.context
+    if candidate.is_gone:
+        return "it is gone"
     if not candidate.is_hook:
         return stages.profile(candidate) if candidate.is_profile else stages.prompt(candidate)
     async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
@@ -503,7 +507,7 @@ async def _test(attempt: ChangeAttempt) -> str:
         return ""
     attempt.verdict.test = "\n".join(printed)
     passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
-    return f"its test {passed}" if attempt.candidate.is_hook else passed
+    return f"its test {passed}" if mine is not None else passed
 
 
 async def _run_test(attempt: ChangeAttempt, name: str, changes: Changes) -> str:
@@ -530,8 +534,7 @@ async def _explained(attempt: ChangeAttempt, name: str, refusal: CandidateRefuse
 
 async def _replay(attempt: ChangeAttempt) -> str:
     candidate, context = attempt.candidate, attempt.context
-    # No script is given a profile: past calls would answer as they did.
-    if candidate.before is None or not context.records or candidate.is_profile:
+    if candidate.before is None or not context.records or candidate.is_uncalled:
         return ""
     report = attempt.verdict.replay = await replay.of_candidate(
         candidate, candidate.before, context, attempt.bench

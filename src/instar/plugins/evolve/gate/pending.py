@@ -53,6 +53,8 @@ class Proposal(msgspec.Struct, frozen=True):
     `file` is its path in the workspace and `base` git's id of the live version that it was judged against,
     "" for a new file; `also` are new texts of files that go with it, by path. `raised` is what
     `authority.raises` said. `diff`, `test` and `replay` are texts for a person; `prediction` is as the model gave it.
+    `takes_back` is the commit that approving takes back, "" for a change that is new: then `content` and `also` are the
+    texts of before it, "" where no file was, and the first of `raised` says why it is proposed.
     """
 
     file: str
@@ -65,6 +67,7 @@ class Proposal(msgspec.Struct, frozen=True):
     test: str = ""
     replay: str = ""
     prediction: Any = None
+    takes_back: str = ""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -108,12 +111,17 @@ class PendingEntry(msgspec.Struct, frozen=True):
         lines += [f"proposed by: {', '.join(cause)}"] if cause else []
         if self.decision:
             lines.append(f"{self.state} by {self.decision.by}")
-        lines += ["it would reach more:", *(f"- {sentence}" for sentence in asked.raised)]
+        taken = f"it would take back {asked.takes_back[:12]} and what the agent changed there since:"
+        head = taken if asked.takes_back else "it would reach more:"
+        lines += [head, *(f"- {sentence}" for sentence in asked.raised)]
         if asked.prediction is not None:
             lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")
         said = [_visible(line.replace("\n", " ")) for line in lines]
         parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay)]
-        parts += [(f"new file {path}", text) for path, text in sorted(asked.also.items())]
+        parts += [
+            (f"file {path}" if asked.takes_back else f"new file {path}", text)
+            for path, text in sorted(asked.also.items())
+        ]
         return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
 
     def is_of(self, proposal: Proposal) -> bool:
@@ -221,6 +229,7 @@ def digest(proposal: Proposal) -> str:
             proposal.content,
             proposal.raised,
             sorted(proposal.also.items()),
+            *([proposal.takes_back] if proposal.takes_back else []),
         ]
         return sha256(msgspec.json.encode(bound)).hexdigest()
     except UnicodeEncodeError as error:
