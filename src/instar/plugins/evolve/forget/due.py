@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve.forget.evidence import Evidence
-from instar.plugins.evolve.forget.uses import DAY, PartUse, CountedUses
+from instar.plugins.evolve.forget.uses import DAY, CountedUses, PartUse
 from instar.plugins.evolve.history.trailers import counted
 
 LEAST: Final = 0.25

@@ -20,8 +20,8 @@ from instar.plugins.evolve.candidate import Candidate, CandidateRefused, text
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.evolution import Evolver, Progress
 from instar.plugins.evolve.forget import evidence
-from instar.plugins.evolve.forget.due import LiveChange, Due, ForgetTerms, day, due
-from instar.plugins.evolve.forget.uses import DAY, PartUse, CountedUses
+from instar.plugins.evolve.forget.due import Due, ForgetTerms, LiveChange, day, due
+from instar.plugins.evolve.forget.uses import DAY, CountedUses, PartUse
 from instar.plugins.evolve.gate import score
 from instar.plugins.evolve.gate.pending import Cause, NotPending, PendingEntry, Proposal
 from instar.plugins.evolve.gate.record import HookCallRecord
