@@ -15,7 +15,7 @@ from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.forget.forgetting import Forgetting
-from instar.plugins.evolve.gate import authority
+from instar.plugins.evolve.gate import authority, score
 from instar.plugins.evolve.heartbeat.shared import SharedSchedule
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.install import ChangeCause, ChangeInstaller
@@ -73,6 +73,7 @@ class EvolveEngine:
             self.change_installer,
             self.observer,
             asker(given, CANDIDATE),
+            score.Limits(self.config.score_runs, self.config.score_seconds, self.config.score_tokens),
         )
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.storage, self.change_installer, self.observer, lock, may_change)

@@ -11,9 +11,9 @@ from typing import Final, Self
 import msgspec
 
 from instar.plugin import document, git, process
+from instar.plugins.evolve.attempt import Progress
 from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.evolution import Progress
 from instar.plugins.evolve.gate.pending import Listing, NotPending, PendingEntry
 from instar.plugins.evolve.history.blame import NoLine
 from instar.plugins.evolve.history.commits import WorkspaceCommit

@@ -14,6 +14,7 @@ from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.forget.uses import Uses
 from instar.plugins.evolve.gate.pending import Pending
 from instar.plugins.evolve.gate.record import Bounds, Records
+from instar.plugins.evolve.gate.reference import References
 from instar.plugins.evolve.gate.report import GateReports
 from instar.plugins.evolve.grants import ScriptGrants
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook as Beats
@@ -57,6 +58,7 @@ class Storage:
         self.audit_log = AuditLog(self.database)
         self.reports = GateReports(self.database)
         self.uses = Uses(self.database)
+        self.references = References(self, lambda: self.ledger.files, self.content)
         self.pins = Pins(self.database, config.pins)
         self.revisions = Revisions(processes, root)
         self.own = Own(self.ledger, self.repository, self.revisions)

@@ -1,9 +1,9 @@
 """Which of the agent's changes are due to be looked at again. Pure: time and counts are arguments.
 
 A file's live version rests on a stack of the agent's changes, the newest on top; below them is what a person left, or
-nothing. A file is due as a whole when it was not used for `ForgetTerms.days`, or when one use of it costs too much. A change
-is due when all that it was accepted for is gone, or when its weight is below `LEAST`. What can be taken back is the top
-of the stack, so a change that is due below one that is not stays.
+nothing. A file is due as a whole when it was not used for `ForgetTerms.days`, or when one use of it costs too much. A
+change is due when all that it was accepted for is gone, or when its weight is below `LEAST`. What can be taken back is
+the top of the stack, so a change that is due below one that is not stays.
 
 The weight of a change is 1 when it is accepted, and halves with every half-life; a use of what it was accepted for (of
 the file, where that is no hook and no tool) makes it 1 again, and so does a probation that was passed.

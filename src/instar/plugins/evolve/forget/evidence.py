@@ -3,7 +3,6 @@
 A line is a kind, a name and, after a colon, words for a person: ``eval speed: 0.5 to 0.8``.
 """
 
-import statistics
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -11,7 +10,6 @@ import msgspec
 from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.forget.uses import TOOL
 from instar.plugins.evolve.gate.record import HookCallRecord
-from instar.plugins.evolve.gate.score import EvalLine
 from instar.plugins.evolve.gate.stages import GateVerdict
 from instar.plugins.evolve.probation.prediction import Prediction
 
@@ -45,8 +43,9 @@ def found(
         others = [one.record for one in verdict.replay.judged if one.verdict in ("changed", "mended")]
         parts = [_part(one) for one in others]
         lines += [f"calls {part}: {parts.count(part)} answered otherwise" for part in dict.fromkeys(parts)]
-    scored = () if verdict.score is None else verdict.score.lines
-    lines += [text for line in scored if (text := _better(line))]
+    if verdict.score is not None:
+        better = [line for line in verdict.score.lines if line.name in verdict.score.better]
+        lines += [f"eval {one.name}: {one.reference:g} to {one.candidate:g}" for one in better]
     lines += [] if expect is None else [f"prediction {expect.hook}"]
     return lines + ([f"approval {approved_by}"] if approved_by else [])
 
@@ -61,11 +60,3 @@ def _part(record: HookCallRecord) -> str:
     if record.hook != TOOL:
         return record.hook
     return f"{TOOL} {msgspec.json.decode(record.stdin, type=dict).get('tool', '')}"
-
-
-def _better(line: EvalLine) -> str:
-    if line.ignored or not line.live or not line.candidate:
-        return ""
-    old, new = statistics.median(line.live), statistics.median(line.candidate)
-    better = new > old if line.better == "higher" else new < old
-    return f"eval {line.name}: {old:g} to {new:g}" if better else ""

@@ -16,9 +16,10 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve import edit, protocol
+from instar.plugins.evolve.attempt import Progress
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, text
 from instar.plugins.evolve.config import EvolveConfig
-from instar.plugins.evolve.evolution import Evolver, Progress
+from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.forget import evidence
 from instar.plugins.evolve.forget.due import Due, ForgetTerms, LiveChange, day, due
 from instar.plugins.evolve.forget.uses import DAY, CountedUses, PartUse
@@ -257,10 +258,8 @@ class Forgetting:
         if stale := entry.stale(self._change_installer.version(asked.file)):
             raise NotPending(stale)
         trial = await self._tried(asked.file, asked.takes_back, said)
-        if not entry.is_of(trial.proposal(asked.base, asked.takes_back, asked.raised[0])):
-            raise NotChanged(
-                f"{entry.id} would come to something else now than was approved: let it be proposed again"
-            )
+        if more := set(trial.verdict.raised) - set(asked.raised):
+            raise NotChanged(f"{entry.id} would come to more than was approved: {'; '.join(sorted(more))}")
 
         async def check(change: Revision, before: Before) -> None:
             if stale := entry.stale(self._change_installer.version(asked.file)):
@@ -345,6 +344,7 @@ class _Trial(msgspec.Struct, frozen=True):
             diff=edit.diff(candidate.path, text(candidate.before.content), after),
             test=verdict.test or "",
             replay=verdict.replay.text() if verdict.replay is not None else "",
+            score=verdict.score.text() if verdict.score is not None else "",
             takes_back=commit,
         )
 

@@ -35,6 +35,8 @@ _DESCRIBED: Final = 200
 class GateVerdict(msgspec.Struct):
     """A candidate that passed. `raised` is what a person must allow first; empty: it may be installed.
 
+    Those of `raised` that say which evals did not decide are `undecided`.
+
     `registration` is what its script registers, None for a prompt; `test` what its test printed, None without one.
     `settled` is the script's grant once it is installed, and `held` how its version is held.
     """
@@ -45,6 +47,7 @@ class GateVerdict(msgspec.Struct):
     replay: ReplayReport | None = None
     score: ScoreReport | None = None
     raised: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
     held: GrantedVersion | None = None
     settled: Authority | None = None
 
