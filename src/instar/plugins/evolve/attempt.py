@@ -140,6 +140,8 @@ def _without(attempt: ChangeAttempt, refusal: CandidateRefused) -> CandidateRefu
 async def start(attempt: ChangeAttempt) -> str:
     """Start a script in a copy and read what it registers; look at a text."""
     candidate, context = attempt.candidate, attempt.context
+    if candidate.is_gone:
+        return "it is gone"
     if not candidate.is_hook:
         return stages.profile(candidate) if candidate.is_profile else stages.prompt(candidate)
     async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
@@ -169,7 +171,7 @@ async def run_tests(attempt: ChangeAttempt) -> str:
         return ""
     attempt.verdict.test = "\n".join(printed)
     passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
-    return f"its test {passed}" if attempt.candidate.is_hook else passed
+    return f"its test {passed}" if mine is not None else passed
 
 
 async def _run_test(attempt: ChangeAttempt, name: str, changes: Changes) -> str:
@@ -197,8 +199,7 @@ async def _explained(attempt: ChangeAttempt, name: str, refusal: CandidateRefuse
 async def play_again(attempt: ChangeAttempt) -> str:
     """Run past calls with what is live and with the candidate."""
     candidate, context = attempt.candidate, attempt.context
-    # No script is given a profile: past calls would answer as they did.
-    if candidate.before is None or not context.records or candidate.is_profile:
+    if candidate.before is None or not context.records or candidate.is_uncalled:
         return ""
     report = attempt.verdict.replay = await replay.of_candidate(
         candidate, candidate.before, context, attempt.bench

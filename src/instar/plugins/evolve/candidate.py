@@ -49,7 +49,8 @@ class CandidateRefused(Exception):
 class Candidate(msgspec.Struct, frozen=True):
     """A new version of the file `path` (``hooks/x.py``, ``prompts/chat.md``); `before` is None for a new file.
 
-    `also` are new files that go with it, by path: the test of a new script. `expect` is what its author predicts.
+    `also` are new files that go with it, by path: the test of a new script. `gone` are paths at which nothing is any
+    more, its own among them where the file is removed: then `after` is empty. `expect` is what its author predicts.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Candidate(msgspec.Struct, frozen=True):
     after: TrialFile
     also: Mapping[str, TrialFile] = {}
     expect: Prediction | None = None
+    gone: tuple[str, ...] = ()
 
     @property
     def is_hook(self) -> bool:
@@ -69,6 +71,16 @@ class Candidate(msgspec.Struct, frozen=True):
         return self.path.startswith(PROFILES)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the file is removed."""
+        return self.path in self.gone
+
+    @property
+    def is_uncalled(self) -> bool:
+        """Whether no past call could be answered with it: scripts do not get a profile."""
+        return self.is_profile or (self.is_hook and self.is_gone)
+
+    @property
     def file(self) -> str:
         """The bare name of its file."""
         return self.path.partition("/")[2]
@@ -76,7 +88,7 @@ class Candidate(msgspec.Struct, frozen=True):
     @property
     def changes(self) -> Changes:
         """What is different in a workspace with the candidate in place."""
-        return {self.path: self.after, **self.also}
+        return {self.path: self.after, **self.also, **dict.fromkeys(self.gone)}
 
 
 class GateContext(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
+from instar.plugins.evolve.forget.forgetting import Forgetting
 from instar.plugins.evolve.gate import authority, score
 from instar.plugins.evolve.heartbeat.shared import SharedSchedule
 from instar.plugins.evolve.history.commits import History
@@ -82,6 +83,14 @@ class EvolveEngine:
         )
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.storage, self.change_installer, self.observer, lock, may_change)
+        self.forgetting = Forgetting(
+            self.storage,
+            self.scripts,
+            self.evolution,
+            self.rollback,
+            self.change_installer,
+            self.config,
+        )
         self.recording = ChangeRecorder(self.history, lock, self._announce)
         self.shared = SharedRepository(
             self.config.remote,

@@ -22,6 +22,7 @@ from instar.plugins.evolve.candidate import (
 )
 from instar.plugins.evolve.database import LOST
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
+from instar.plugins.evolve.forget import evidence
 from instar.plugins.evolve.gate import pending, score
 from instar.plugins.evolve.gate.report import Outcome
 from instar.plugins.evolve.gate.stages import GateVerdict
@@ -291,6 +292,7 @@ class Evolver:
             gate=[f"{stage.name}: {stage.found} ({stage.ms} ms)" for stage in verdict.stages],
             cost=verdict.ms,
             expect="" if candidate.expect is None else msgspec.json.encode(candidate.expect).decode(),
+            evidence=evidence.found(verdict, attempt.context.live, candidate.expect, attempt.who),
         )
         subject = f"{cause.tool or 'instar evolve'} {candidate.file}"
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Tool, View, event, process, wire
@@ -9,7 +10,7 @@ from instar.plugins.evolve import discovery, script, script_tools, settings, too
 from instar.plugins.evolve.dispatch import Dispatch
 from instar.plugins.evolve.effects import HookEffects
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.heartbeat.heart import Heart
+from instar.plugins.evolve.heartbeat.heart import GRACE, Heart
 from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.ledger.own import Unkept
 from instar.plugins.evolve.notices import Notices
@@ -22,6 +23,7 @@ from instar.plugins.evolve.workspace import LocatedWorkspace, Workspace, locate,
 
 log = logging.getLogger("instar.evolve")
 
+_HOUR: Final = 3600.0
 _LOOK: Final = 0.5
 """Seconds after which the database is asked for what other workers accepted."""
 
@@ -70,7 +72,7 @@ class Evolve:
         self._prepared = False
         self._frozen_for = ""
         self._refreshing = asyncio.Lock()
-        self._following: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.tools: dict[str, Tool] = {}
         safe = bool(given.flags.get("safe"))
         self.engine = EvolveEngine(
@@ -112,7 +114,9 @@ class Evolve:
         await self.refresh()
         self.heart.start()
         if self.engine.shared.url and self._input.automatic:
-            self._following = asyncio.create_task(self._follow(), name="follow the shared workspace")
+            self._spawn(self._follow(), "follow the shared workspace")
+        if self.engine.safe is None and self._input.automatic:
+            self._spawn(self._forget(), "look what is not used")
 
     def hooks(self) -> Hooks:
         """Return what evolve does at which hook point."""
@@ -171,6 +175,19 @@ class Evolve:
             except Exception:
                 log.exception("evolve=shared followed=false")
 
+    async def _forget(self) -> None:
+        """Look once a day what is not used. The first prompt comes before."""
+        while True:
+            await asyncio.sleep(GRACE)
+            try:
+                await self.engine.forgetting.daily()
+            except Exception:
+                log.exception("evolve=forget looked=false")
+            await asyncio.sleep(_HOUR)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
     def _rebuild(self) -> None:
         registrations = self.scripts.registrations
         left_out, problems = discovery.collisions(registrations)
@@ -228,9 +245,9 @@ class Evolve:
         await self.heart.heard(happened)
 
     async def _dispose(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.heart.close()
         await self.held_out.close()
         await self.notifications.close()

@@ -75,12 +75,14 @@ class Observer:
         )
         if called.hook == "discover" and called.kind is None:
             return  # each start asks for it: fifty starts are no fifty calls
+        self._storage.uses.called(f"hooks/{file}", called)
         self._count(f"hooks/{file}", version, ended)
         if called.kind == "unknown":
             return  # that a script does not know a hook is nothing that a prompt brings about
         for stage in _READERS.get(called.hook, ()):
             prompt = self._version(f"prompts/{stage}.md")
             if prompt is not None:
+                self._storage.uses.called(f"prompts/{stage}.md", called)
                 self._count(f"prompts/{stage}.md", prompt, ended)
 
     def resting(self, file: str, hook: str, version: str) -> bool:
@@ -193,7 +195,8 @@ class Observer:
             log.warning("evolve=books problem=%s", script.show(str(error)))
 
     def flush(self) -> None:
-        """Keep the states if a call has changed them."""
+        """Keep the states if a call has changed them, and what was counted."""
+        self._storage.uses.flush()
         if self._dirty:
             # Each step waits for this: the end of the power costs counts of calls, as the end of the process did.
             self.save(durable=False)
