@@ -96,7 +96,7 @@ class Drawn:
         if faults:
             self._text = self._before
             if self._gate is not None:
-                self._gate.references.taken_back()
+                self._gate.references.taken_back(PATH)
         return bool(faults)
 
     async def _decided(self, proposal: Edit) -> Decision:
@@ -189,7 +189,7 @@ class DrawnGate:
 
     def installed(self) -> None:
         """Take note that what was compared last is live."""
-        self.references.moved(self._report.better)
+        self.references.moved(PATH, self._report.better)
 
     def _versions(self) -> dict[str, Version]:
         content = self._live().encode()
