@@ -231,7 +231,9 @@ async def measure(attempt: ChangeAttempt, references: References, limits: score.
         return _UNMEASURED
     drawn = references.draw()
     against = {name: {**context.restored, **await references.changes(name)} for name in names}
-    contest = score.Contest(attempt.changed, against, evals, drawn.risk, drawn.first_seed)
+    contest = score.Contest(
+        attempt.changed, against, evals, drawn.risk, drawn.first_seed, references.leads()
+    )
     report = verdict.score = await score.score(contest, limits)
     if report.refusal is not None:
         raise CandidateRefused("score", report.refusal)
