@@ -45,7 +45,7 @@ _SEEN: Final = {
     "wrong": "test",
     "test": "parse",
     "secret": "parse",
-    "evals": "parse",
+    "evals": "test",
     "env": "authority",
     "network": "authority",
     "actions": "authority",

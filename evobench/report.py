@@ -4,6 +4,7 @@ A mean has a bootstrap interval of 95 %, a share a Wilson one.
 """
 
 import argparse
+import asyncio
 import math
 import random
 import re
@@ -15,8 +16,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from evobench import study
-from evobench.arms import ARMS
+from evobench import arena, study
+from evobench.arms import ARMS, Drawn
+from evobench.worlds import World
 
 PAGE: Final = Path("docs/evolution.md")
 IMAGES: Final = Path("docs/images")
@@ -60,6 +62,13 @@ def bootstrap(values: Sequence[float]) -> Interval:
 def worse(run: Run) -> bool:
     """Whether a run ended with a value below that of the start."""
     return bool(run["final"] < run["start"] - _TINY)
+
+
+def as_drawn(run: Run) -> bool:
+    """Whether a run through the whole product decided as the drawn arm does on the same scores, proposal by proposal."""
+    world = World(**run["world"])
+    drawn = asyncio.run(arena.play(world, Drawn(world, run["arm"]))).line()
+    return all(run[what] == drawn[what] for what in ("decisions", "scores", "final"))
 
 
 Groups = dict[tuple[str, float, float], dict[str, list[Run]]]
@@ -124,7 +133,7 @@ def product(arms: Mapping[str, Sequence[Run]]) -> list[str]:
         cells = [
             NAMES[arm],
             str(len(runs)),
-            str(sum(run["equal"] for run in runs)),
+            str(sum(map(as_drawn, runs))),
             _mean(bootstrap([run["final"] for run in runs])),
             _share(wilson(sum(map(worse, runs)), len(runs))),
             f"{sum(run['malicious_installed'] for run in runs)} of {sum(run['malicious'] for run in runs)}",
