@@ -65,7 +65,7 @@ def worse(run: Run) -> bool:
 
 
 def as_drawn(run: Run) -> bool:
-    """Whether a run through the whole product decided as the drawn arm does on the same scores, proposal by proposal."""
+    """Whether a run through the whole product decided as the drawn arm does on the same scores, one by one."""
     world = World(**run["world"])
     drawn = asyncio.run(arena.play(world, Drawn(world, run["arm"]))).line()
     return all(run[what] == drawn[what] for what in ("decisions", "scores", "final"))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from evobench.arena import Decision
 from evobench.proposer import Edit
-from evobench.worlds import CALLS, EVAL, PATH, TABLE, World
+from evobench.worlds import CALLS, EVAL, PATH, World
 from instar.plugin import PromptBody
 from instar.plugins.evolve.routes import LogQuery
 from instar.testing import Machine, RuntimeUnderTest
@@ -92,7 +92,7 @@ async def opened(world: World, arm: str, folder: Path) -> AsyncIterator[Instar]:
     async with Machine(folder) as machine:
         files = world.files()
         if arm == "no-score":
-            del files[EVAL], files[TABLE]
+            del files[EVAL]
         root = machine.workspace({**files, "config/evolve.jsonc": '{"heartbeat_ms": -1}'})
         if EVAL in files:
             (root / EVAL).chmod(0o755)

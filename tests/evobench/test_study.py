@@ -66,7 +66,7 @@ def test_a_late_failure_lives_for_no_proposal_with_probation_and_to_the_end_with
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [1, 4])
 @pytest.mark.parametrize("arm", instar.SETTINGS)
 def test_the_whole_product_decides_as_the_drawn_arm(arm: str, seed: int, tmp_path: Path) -> None:
     world = World(seed, proposals=10)
