@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -39,11 +39,15 @@ PROFILES: Final = "config/profiles/"
 
 
 class CandidateRefused(Exception):
-    """A candidate that may not be installed; the text tells the model why, with the output. `stage` is the gate's."""
+    """A candidate that may not be installed; the text tells the model why, with the output. `stage` is the gate's.
 
-    def __init__(self, stage: str, text: str) -> None:
+    `passing`: the same candidate may pass another time, since what refused it was the machine and not what it says.
+    """
+
+    def __init__(self, stage: str, text: str, *, passing: bool = False) -> None:
         super().__init__(text)
         self.stage = stage
+        self.passing = passing
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -142,6 +146,11 @@ class Candidates:
         if path.startswith("hooks/"):
             bits |= stat.S_IXUSR
         return Candidate(path, before, TrialFile(after, bits), also or {}, expect)
+
+    def rules(self) -> Any:
+        """Return what a candidate is judged by beside its context, as JSON values."""
+        files = {path: (one.blob, one.mode) for path, one in self._storage.ledger.files.items()}
+        return [files, msgspec.to_builtins(self._config), self._storage.references.standing()]
 
     async def context(self, candidate: Candidate) -> GateContext:
         """Return the live state around a candidate."""

@@ -74,6 +74,11 @@ class References:
         """A version that may have been a reference was taken back."""
         self._keep(msgspec.structs.replace(self._read(), better={}))
 
+    def standing(self) -> Any:
+        """Return what scores are compared with now, as JSON values."""
+        kept = self._read()
+        return msgspec.to_builtins([kept.start, kept.better, kept.since])
+
     def turn(self) -> Turn:
         """Count one more candidate, and return what it is held with."""
         kept = self._read()
