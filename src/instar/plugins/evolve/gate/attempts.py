@@ -29,8 +29,8 @@ class PastAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `outcome` is refused, waits, passed over, rejected or taken back, `time` when, in ms since 1970, `stage` the gate's
     that refused it and `why` a line. `changed` are the first lines that it changed, `idea` is its author's line.
-    `repeated` is how often just this was proposed again since, `report` the id of the gate's report, `session` and `call`
-    who proposed it.
+    `repeated` is how often just this was proposed again since, `report` the id of the gate's report, `session` and
+    `call` who proposed it.
     """
 
     file: str
