@@ -51,7 +51,8 @@ class ChangeAttempt:
     """A change on its way. Each step adds what it found; what a step has not come to yet is not there.
 
     `approval` is what a person, `who`, has allowed. `claim` names an eval in which it has to show itself better, `idea`
-    is its author's line on it, `mark` as in `gate.known`, `known` the report on the same one that was refused before.
+    is its author's line on it, `mark` as `Candidates.mark` gives it, `known` the id of the report on the same
+    one, which was refused before.
     """
 
     path: str

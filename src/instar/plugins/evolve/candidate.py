@@ -6,8 +6,9 @@ It is a whole new text of one hook script or prompt, and new files that go with 
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -147,10 +148,15 @@ class Candidates:
             bits |= stat.S_IXUSR
         return Candidate(path, before, TrialFile(after, bits), also or {}, expect)
 
-    def rules(self) -> Any:
-        """Return what a candidate is judged by beside its context, as JSON values."""
+    def mark(self, candidate: Candidate, context: GateContext, claim: str) -> str:
+        """Return what stands for a candidate and for all that it is judged by, in hex; see `gate.known`.
+
+        Space at the end of its text does not count.
+        """
+        what = (candidate.path, candidate.after.content.rstrip(), candidate.after.mode, candidate.also, claim)
         files = {path: (one.blob, one.mode) for path, one in self._storage.ledger.files.items()}
-        return [files, msgspec.to_builtins(self._config), self._storage.references.standing()]
+        by = (files, context.restored, self._config, self._storage.references.standing())
+        return sha256(msgspec.json.encode([what, by], order="sorted")).hexdigest()
 
     async def context(self, candidate: Candidate) -> GateContext:
         """Return the live state around a candidate."""

@@ -24,7 +24,7 @@ from instar.plugins.evolve.candidate import (
 )
 from instar.plugins.evolve.database import LOST
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
-from instar.plugins.evolve.gate import known, pending, score
+from instar.plugins.evolve.gate import pending, score
 from instar.plugins.evolve.gate.report import Outcome
 from instar.plugins.evolve.gate.stages import GateVerdict
 from instar.plugins.evolve.history import trailers
@@ -291,9 +291,7 @@ class Evolver:
         attempt.candidate = candidates.make(attempt.path, attempt.change, attempt.expect, attempt.also)
         attempt.context = await candidates.context(attempt.candidate)
         attempt.bench = await self._policy.bench()
-        attempt.mark = known.mark(
-            attempt.candidate, attempt.claim, attempt.context.restored, candidates.rules()
-        )
+        attempt.mark = candidates.mark(attempt.candidate, attempt.context, attempt.claim)
         return "known"
 
     async def _known(self, attempt: ChangeAttempt) -> Step:

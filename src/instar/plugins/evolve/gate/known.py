@@ -1,21 +1,15 @@
 """Known candidates: what was refused is not tried again as long as nothing changed that it was judged by.
 
-A *mark* stands for a candidate and for all of that: the accepted files, the live version, tests and evals among them,
-what a person left outside the guarded folders, the settings, and what scores are compared with. Not in it are what
-changes without anybody's doing: recorded calls, the time, the programs of the machine. So refusals for a passing cause
-(`CandidateRefused.passing`) are not kept, and a person lets a file's candidates be tried again (`Known.again`).
+A *mark* (`Candidates.mark`) stands for a candidate and for all of that: the accepted files, the live version, tests and
+evals among them, what a person left outside the guarded folders, the settings, and what scores are compared with. What
+changes by itself is not in it: recorded calls, the scripts' own data, the programs of the machine. So a refusal for a
+passing cause (`CandidateRefused.passing`) is not kept, and a person lets a file's candidates be tried again (`again`).
 """
 
 import logging
-from collections.abc import Mapping
-from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from instar.plugins.evolve.candidate import Candidate
 from instar.plugins.evolve.database import Database, append
-from instar.plugins.evolve.trial import TrialFile
 
 log = logging.getLogger("instar.evolve")
 
@@ -51,19 +45,3 @@ class Known:
         return self._database.change(
             lambda connection: connection.execute("DELETE FROM tried WHERE file = ?", (file,)).rowcount
         )
-
-
-def mark(candidate: Candidate, claim: str, around: Mapping[str, TrialFile | None], rules: Any) -> str:
-    """Return the mark of a candidate, in hex.
-
-    `around` are the files that differ in its trials from what is accepted, `rules` is what else it is judged by, as
-    JSON values. Space at the end of its text does not count.
-    """
-    also = {path: _version(file) for path, file in candidate.also.items()}
-    stands = {path: _version(file) for path, file in around.items()}
-    what = [candidate.path, candidate.after.content.rstrip(), candidate.after.mode, also, claim]
-    return sha256(msgspec.json.encode([what, stands, rules], order="sorted")).hexdigest()
-
-
-def _version(file: TrialFile | None) -> tuple[str, int] | None:
-    return None if file is None else (sha256(file.content).hexdigest(), file.mode)
