@@ -149,6 +149,8 @@ def _without(attempt: ChangeAttempt, refusal: CandidateRefused) -> CandidateRefu
 async def start(attempt: ChangeAttempt) -> str:
     """Start a script in a copy and read what it registers; look at a text."""
     candidate, context = attempt.candidate, attempt.context
+    if candidate.is_gone:
+        return "it is gone"
     if not candidate.is_hook:
         return stages.profile(candidate) if candidate.is_profile else stages.prompt(candidate)
     async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
@@ -178,7 +180,7 @@ async def run_tests(attempt: ChangeAttempt) -> str:
         return ""
     attempt.verdict.test = "\n".join(printed)
     passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
-    return f"its test {passed}" if attempt.candidate.is_hook else passed
+    return f"its test {passed}" if mine is not None else passed
 
 
 async def _run_test(attempt: ChangeAttempt, name: str, changes: Changes) -> str:
@@ -207,8 +209,7 @@ async def _explained(attempt: ChangeAttempt, name: str, refusal: CandidateRefuse
 async def play_again(attempt: ChangeAttempt) -> str:
     """Run past calls with what is live and with the candidate."""
     candidate, context = attempt.candidate, attempt.context
-    # No script is given a profile: past calls would answer as they did.
-    if candidate.before is None or not context.records or candidate.is_profile:
+    if candidate.before is None or not context.records or candidate.is_uncalled:
         return ""
     report = attempt.verdict.replay = await replay.of_candidate(
         candidate, candidate.before, context, attempt.bench
@@ -224,7 +225,7 @@ async def play_again(attempt: ChangeAttempt) -> str:
     return report.text().partition("\n")[0]
 
 
-async def measure(attempt: ChangeAttempt, references: References, limits: score.Limits) -> str:
+async def measure(attempt: ChangeAttempt, references: References, limits: score.ScoreLimits) -> str:
     """Compare the scores of the candidate with those of the references."""
     context, verdict = attempt.context, attempt.verdict
     if attempt.approval is not None and attempt.approval.proposal.undecided:
@@ -240,9 +241,9 @@ async def measure(attempt: ChangeAttempt, references: References, limits: score.
         raise CandidateRefused("score", f"there is no eval {attempt.claim!r} to be better in{known}")
     if not evals:
         return _UNMEASURED
-    turn = references.turn()
+    drawn = references.draw()
     against = {name: {**context.restored, **await references.changes(name)} for name in names}
-    contest = score.Contest(attempt.changed, against, evals, turn.risk, turn.first_seed)
+    contest = score.Contest(attempt.changed, against, evals, drawn.risk, drawn.first_seed)
     report = verdict.score = await score.score(contest, limits)
     if report.refusal is not None:
         # An eval that failed or was late may be so by the machine's doing.

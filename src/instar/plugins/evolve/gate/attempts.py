@@ -4,6 +4,7 @@ The agent reads them before it proposes again. All of it was written by a model,
 attempt is one line, bounded, in which control characters are seen.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -56,7 +57,7 @@ class PastAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 def past(audit_log: AuditLog, reports: GateReports, file: str, most: int = SHOWN) -> list[PastAttempt]:
     """Return the newest `most` attempts at a file, newest first. Raises `OSError`."""
-    entries = [one for one in audit_log.read().entries if file in one.files]
+    entries = _about(audit_log, file)
     found: list[PastAttempt] = []
     for outcome, entry, told in _attempts(entries):
         if len(found) == most:
@@ -89,12 +90,16 @@ def text(found: Iterable[PastAttempt]) -> str:
 
 def refused_since(audit_log: AuditLog, file: str) -> int:
     """Return how many attempts at a file were refused since it was changed."""
-    count = 0
-    for entry in audit_log.read().entries:
-        if file in entry.files and entry.kind in ("installed", "rolled back", "accepted"):
-            break
-        count += file in entry.files and entry.kind == "refused" and entry.stage != "authority"
-    return count
+    since = itertools.takewhile(
+        lambda entry: entry.kind not in ("installed", "rolled back", "accepted"), _about(audit_log, file)
+    )
+    return sum(entry.kind == "refused" and entry.stage != "authority" for entry in since)
+
+
+def _about(audit_log: AuditLog, file: str) -> list[AuditEntry]:
+    """The entries on a file, newest first, but those on removals that instar proposed by itself."""
+    entries = audit_log.read().entries
+    return [one for one in entries if file in one.files and (one.kind, one.by) != ("refused", "instar")]
 
 
 def _attempts(entries: Iterable[AuditEntry]) -> Iterator[tuple[str, AuditEntry, AuditEntry]]:
