@@ -1,8 +1,8 @@
 """A change on its way, and what the gate's stages find of it. Each stage raises `CandidateRefused`."""
 
-import stat
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -11,6 +11,9 @@ import msgspec
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, Change, GateContext, text
 from instar.plugins.evolve.discovery import collisions
+from instar.plugins.evolve.evals.case import load
+from instar.plugins.evolve.evals.cases import FileEvals, asking
+from instar.plugins.evolve.evals.run import Runner
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
 from instar.plugins.evolve.gate.reference import References
 from instar.plugins.evolve.gate.report import GateReport, Outcome, StagePassed
@@ -22,7 +25,6 @@ from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.install import ChangeCause
 from instar.plugins.evolve.probation.prediction import Prediction
 from instar.plugins.evolve.trial import Bench, Changes, NoTrial, TrialFile
-from instar.plugins.evolve.workspace import visible
 
 Stage = Literal["parse", "test", "replay", "score", "authority"]
 
@@ -214,14 +216,19 @@ async def play_again(attempt: ChangeAttempt) -> str:
 
 async def measure(attempt: ChangeAttempt, references: References, limits: score.Limits) -> str:
     """Compare the scores of the candidate with those of the references."""
-    context, verdict = attempt.context, attempt.verdict
+    verdict = attempt.verdict
     if attempt.approval is not None and attempt.approval.proposal.undecided:
         verdict.undecided = verdict.raised = attempt.approval.proposal.undecided
         return "a person decided"
-    evals = [
-        score.ProgramEval(name, attempt.bench.trials, context.root, attempt.path, attempt.bench.timeout)
-        for name in _evals(context)
-    ]
+    async with contextlib.AsyncExitStack() as held:
+        evals = await _evals(attempt, held)
+        return await _contest(attempt, evals, references, limits)
+
+
+async def _contest(
+    attempt: ChangeAttempt, evals: Sequence[score.Eval], references: References, limits: score.Limits
+) -> str:
+    context, verdict = attempt.context, attempt.verdict
     names = [one.name for one in evals]
     if attempt.claim and attempt.claim not in names:
         known = f"; there are {', '.join(names)}" if names else ""
@@ -245,16 +252,20 @@ async def measure(attempt: ChangeAttempt, references: References, limits: score.
     return report.found()
 
 
-def _evals(context: GateContext) -> list[str]:
+async def _evals(attempt: ChangeAttempt, held: contextlib.AsyncExitStack) -> list[score.Eval]:
     """The accepted evals: one that was taken away by hand still judges, one that was put there does not."""
-    found = set(score.find(context.root))
-    for path, file in context.restored.items():
-        folder, _, name = path.partition("/")
-        if folder == score.FOLDER and "/" not in name:
-            found.discard(name)
-            if file is not None and file.mode & stat.S_IXUSR and visible(name):
-                found.add(name)
-    return sorted(found)
+    context, bench = attempt.context, attempt.bench
+    suite = load(context.root, context.restored)
+    evals: list[score.Eval] = [
+        score.ProgramEval(name, bench.trials, context.root, attempt.path, bench.timeout)
+        for name in score.find(context.root, context.restored)
+        if name not in suite.programs
+    ]
+    if suite.cases or suite.problems:
+        client = await held.enter_async_context(asking(suite, bench))
+        runner = Runner(bench.trials, context.root, bench.timeout, client, bench.model, attempt.cause.session)
+        evals.append(FileEvals(suite, runner))
+    return evals
 
 
 async def weigh(attempt: ChangeAttempt) -> str:

@@ -146,14 +146,8 @@ class Candidates:
     async def context(self, candidate: Candidate) -> GateContext:
         """Return the live state around a candidate."""
         storage, scripts = self._storage, self._scripts
-        restored: dict[str, TrialFile | None] = {}
-        for one in storage.ledger.check():
-            version, good = storage.ledger.files.get(one.path), storage.ledger.good(one.path)
-            restored[one.path] = (
-                TrialFile(good, version.mode) if version is not None and good is not None else None
-            )
         try:
-            outside = await unaccepted(storage.repository, storage.revisions, self._config.loads)
+            restored, outside = await self.standing()
         except FAILED as error:
             raise NotChanged(
                 f"{candidate.path} was not changed: git cannot say what nobody accepted outside the guarded folders "
@@ -188,6 +182,21 @@ class Candidates:
             grant=grant,
             neighbours=neighbours,
         )
+
+    async def standing(self) -> tuple[Changes, Changes]:
+        """Return what puts departed files back in a copy of the workspace, and what nobody accepted outside.
+
+        Raises `git.GitError` and `process.ProcessError`.
+        """
+        ledger = self._storage.ledger
+        restored: dict[str, TrialFile | None] = {}
+        for one in ledger.check():
+            version, good = ledger.files.get(one.path), ledger.good(one.path)
+            restored[one.path] = (
+                TrialFile(good, version.mode) if version is not None and good is not None else None
+            )
+        outside = await unaccepted(self._storage.repository, self._storage.revisions, self._config.loads)
+        return restored, outside
 
     def _grant(
         self,

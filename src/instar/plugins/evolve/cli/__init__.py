@@ -7,7 +7,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 
 import click
 
-from instar.plugins.evolve.cli import departed, looks, orders, trying
+from instar.plugins.evolve.cli import departed, evals, looks, orders, trying
 from instar.plugins.evolve.cli.command import workspace
 
 
@@ -20,7 +20,7 @@ def group() -> None:
 for _one in (
     *(looks.status, looks.log, looks.show, looks.diff, looks.why, looks.pending, looks.pins),
     *(orders.approve, orders.reject, orders.rollback, orders.pin, orders.unpin, orders.freeze, orders.thaw),
-    *(departed.accept, departed.restore, trying.validate, trying.replay, trying.bisect),
+    *(departed.accept, departed.restore, trying.validate, trying.replay, trying.bisect, evals.run),
 ):
     group.add_command(_one)
 
