@@ -85,10 +85,9 @@ class Case(msgspec.Struct, frozen=True):
     @property
     def is_exact(self) -> bool:
         """Whether no model answers by chance, and it is not to be repeated, so that one run says all."""
-        judged = any(check.kind == "judge" for check in self.checks)
-        return (
-            self.repeats == 1 and not judged and (self.call is not None or self.model.startswith("scripted/"))
-        )
+        models = [check.model for check in self.checks if check.kind == "judge"]
+        models += [] if self.call is not None else [self.model]
+        return self.repeats == 1 and all(model.startswith("scripted/") for model in models)
 
 
 class Suite(NamedTuple):

@@ -149,7 +149,7 @@ class Runner(msgspec.Struct, frozen=True):
             return ""
         if found.own_limit and until - time.monotonic() < _ALMOST:
             raise Late
-        if found.own_limit or case.script:
+        if found.own_limit or (case.script and found.ended == "failed"):
             return found.error
         raise NoTrial(f"{FOLDER}/{case.name}.md has no answer: {found.error}")
 

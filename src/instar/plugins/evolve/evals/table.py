@@ -41,7 +41,7 @@ class Estimate(msgspec.Struct, frozen=True):
         if n < 2:
             return cls(n, mean)
         spread = statistics.stdev(scores)
-        if set(scores) <= {least, most}:
+        if not spread or set(scores) <= {least, most}:
             low, high = _wilson((mean - least) / (most - least), n)
             return cls(n, mean, spread, least + low * (most - least), least + high * (most - least))
         half = _quantile(n - 1) * spread / math.sqrt(n)
@@ -185,7 +185,7 @@ class Measuring(msgspec.Struct):
 
     async def _program(self, program: Eval, changes: Changes) -> Statement:
         """What a program says with all seeds; one that heeds none is run once for each, if it plays with chance."""
-        seeds = range(self.seed, self.seed + (self.count or RUNS))
+        seeds = [self.seed + at for at in range(self.count or RUNS)]
         said = await program.run(changes, seeds, math.inf)
         if said.scores and len(said.scores) != len(seeds):
             raise Failed(f"it printed {len(said.scores)} scores for {len(seeds)} seeds")
@@ -223,7 +223,7 @@ def _quantile(freedom: int) -> float:
 
 
 def _wilson(part: float, n: int) -> tuple[float, float]:
-    """The interval of a share: that of Wilson's score also says something where all runs came out alike."""
+    """The interval of a share, which is none of no width where all runs came out alike."""
     square = _Z * _Z / n
     middle = part + square / 2
     half = _Z * math.sqrt(part * (1 - part) / n + square / (4 * n))
