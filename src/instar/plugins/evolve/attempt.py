@@ -240,7 +240,7 @@ async def _contest(
     contest = score.Contest(attempt.changed, against, evals, turn.risk, turn.first_seed)
     report = verdict.score = await score.score(contest, limits)
     if report.refusal is not None:
-        raise CandidateRefused("score", report.refusal)
+        raise CandidateRefused("score", report.refusal + _worse(evals, contest))
     if attempt.claim and attempt.claim not in report.better:
         line = next(one.text() for one in report.lines if one.name == attempt.claim)
         raise CandidateRefused(
@@ -250,6 +250,17 @@ async def _contest(
         f"evals/{name} did not show that it is no worse than the reference" for name in report.undecided
     )
     return report.found()
+
+
+def _worse(evals: Sequence[score.Eval], contest: score.Contest) -> str:
+    """Name the cases that refuse, not what they look for: an agent that knows that answers the eval, not the person."""
+    names = [
+        f"{score.FOLDER}/{case}.md"
+        for one in evals
+        if isinstance(one, FileEvals)
+        for case in one.worse(contest.references[one.name], contest.candidate)
+    ]
+    return f"; it does worse in {', '.join(names)}" if names else ""
 
 
 async def _evals(attempt: ChangeAttempt, held: contextlib.AsyncExitStack) -> list[score.Eval]:

@@ -152,7 +152,9 @@ def test_a_program_checks_an_answer_by_its_exit_code_or_a_score(greet):
 
 @pytest.mark.slow
 def test_what_changes_code_while_it_runs_proves_nothing(hand):
-    hand.write("hooks/bot.sh", hand.bot.replace("execute_tool)", "execute_tool) echo 'exit 0' >tests/bot_test.sh;"))
+    hand.write(
+        "hooks/bot.sh", hand.bot.replace("execute_tool)", "execute_tool) echo 'exit 0' >tests/bot_test.sh;")
+    )
     hand.write("evals/call.md", CALL, 0o644)
     assert "tests/bot_test.sh was changed while it ran" in one(hand, code=1)["failed"]
 
@@ -336,7 +338,7 @@ WORSE = """\
 tool: evolve_hook_edit {"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello? No."}
 == turn
 expect: evals/cases
-expect: worse
+expect: it does worse in evals/greet.md
 tool: evolve_hook_edit {"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello, you!"}
 == turn
 text: {{tool}}

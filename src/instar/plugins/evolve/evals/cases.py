@@ -31,6 +31,7 @@ class FileEvals:
         self._drawn = [case for case in suite.cases for _ in range(case.repeats)]
         # A case without chance is run once with each version. The contest keeps the versions, so ids stay their own.
         self._known: dict[Hashable, CaseRun] = {}
+        self._scores: dict[int, dict[str, list[float]]] = {}
 
     async def run(self, changes: Changes, seeds: Sequence[int], until: float) -> Statement:
         """Measure the workspace with `changes`. Raises as `Runner.run`, and `NoTrial` where a file cannot be used."""
@@ -47,10 +48,19 @@ class FileEvals:
         found = self._known | dict(zip(todo, runs, strict=True))
         self._known |= {key: found[key] for key, case in todo.items() if case.is_exact}
         scores = tuple(found[key].score for key in keys)
+        for case, score in zip(wanted, scores, strict=True):
+            self._scores.setdefault(id(changes), {}).setdefault(case.name, []).append(score)
         tokens, cost = sum(run.tokens for run in runs), sum(run.cost or 0.0 for run in runs)
         if exact:
             return Statement(score=statistics.fmean(scores), tokens=tokens, cost=cost)
         return Statement(scores=scores, tokens=tokens, cost=cost)
+
+    def worse(self, reference: Changes, candidate: Changes) -> list[str]:
+        """Return the cases in which the candidate scored less, in the mean, than the reference."""
+        old, new = self._scores.get(id(reference), {}), self._scores.get(id(candidate), {})
+        return [
+            name for name in old if name in new and statistics.fmean(new[name]) < statistics.fmean(old[name])
+        ]
 
     def _draw(self, seed: int) -> Case:
         mark = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
