@@ -18,8 +18,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
-MODULES = 488
-CODE = 65_900
+MODULES = 496
+CODE = 66_600
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
 CODE_OF_THE_CORE = 49_500
 """The same without `plugins`."""

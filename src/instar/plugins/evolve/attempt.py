@@ -1,6 +1,5 @@
 """A change on its way, and what the gate's stages find of it. Each stage raises `CandidateRefused`."""
 
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +7,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from instar.plugin import Client
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, Change, GateContext, text
 from instar.plugins.evolve.discovery import collisions
-from instar.plugins.evolve.evals.case import load
+from instar.plugins.evolve.evals.case import Suite, load
 from instar.plugins.evolve.evals.cases import FileEvals, asking
 from instar.plugins.evolve.evals.run import Runner
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
@@ -142,6 +142,8 @@ def _without(attempt: ChangeAttempt, refusal: CandidateRefused) -> CandidateRefu
 async def start(attempt: ChangeAttempt) -> str:
     """Start a script in a copy and read what it registers; look at a text."""
     candidate, context = attempt.candidate, attempt.context
+    if candidate.is_gone:
+        return "it is gone"
     if not candidate.is_hook:
         return stages.profile(candidate) if candidate.is_profile else stages.prompt(candidate)
     async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
@@ -171,7 +173,7 @@ async def run_tests(attempt: ChangeAttempt) -> str:
         return ""
     attempt.verdict.test = "\n".join(printed)
     passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
-    return f"its test {passed}" if attempt.candidate.is_hook else passed
+    return f"its test {passed}" if mine is not None else passed
 
 
 async def _run_test(attempt: ChangeAttempt, name: str, changes: Changes) -> str:
@@ -199,8 +201,7 @@ async def _explained(attempt: ChangeAttempt, name: str, refusal: CandidateRefuse
 async def play_again(attempt: ChangeAttempt) -> str:
     """Run past calls with what is live and with the candidate."""
     candidate, context = attempt.candidate, attempt.context
-    # No script is given a profile: past calls would answer as they did.
-    if candidate.before is None or not context.records or candidate.is_profile:
+    if candidate.before is None or not context.records or candidate.is_uncalled:
         return ""
     report = attempt.verdict.replay = await replay.of_candidate(
         candidate, candidate.before, context, attempt.bench
@@ -214,19 +215,20 @@ async def play_again(attempt: ChangeAttempt) -> str:
     return report.text().partition("\n")[0]
 
 
-async def measure(attempt: ChangeAttempt, references: References, limits: score.Limits) -> str:
+async def measure(attempt: ChangeAttempt, references: References, limits: score.ScoreLimits) -> str:
     """Compare the scores of the candidate with those of the references."""
     verdict = attempt.verdict
     if attempt.approval is not None and attempt.approval.proposal.undecided:
         verdict.undecided = verdict.raised = attempt.approval.proposal.undecided
         return "a person decided"
-    async with contextlib.AsyncExitStack() as held:
-        evals = await _evals(attempt, held)
-        return await _contest(attempt, evals, references, limits)
+    # The accepted ones: one that was taken away by hand still judges, one that was put there does not.
+    suite = load(attempt.context.root, attempt.context.restored)
+    async with asking(suite, attempt.bench) as client:
+        return await _contest(attempt, _evals(attempt, suite, client), references, limits)
 
 
 async def _contest(
-    attempt: ChangeAttempt, evals: Sequence[score.Eval], references: References, limits: score.Limits
+    attempt: ChangeAttempt, evals: Sequence[score.Eval], references: References, limits: score.ScoreLimits
 ) -> str:
     context, verdict = attempt.context, attempt.verdict
     names = [one.name for one in evals]
@@ -235,9 +237,9 @@ async def _contest(
         raise CandidateRefused("score", f"there is no eval {attempt.claim!r} to be better in{known}")
     if not evals:
         return _UNMEASURED
-    turn = references.turn()
+    drawn = references.draw()
     against = {name: {**context.restored, **await references.changes(name)} for name in names}
-    contest = score.Contest(attempt.changed, against, evals, turn.risk, turn.first_seed)
+    contest = score.Contest(attempt.changed, against, evals, drawn.risk, drawn.first_seed)
     report = verdict.score = await score.score(contest, limits)
     if report.refusal is not None:
         raise CandidateRefused("score", report.refusal + _worse(evals, contest))
@@ -263,17 +265,14 @@ def _worse(evals: Sequence[score.Eval], contest: score.Contest) -> str:
     return f"; it does worse in {', '.join(names)}" if names else ""
 
 
-async def _evals(attempt: ChangeAttempt, held: contextlib.AsyncExitStack) -> list[score.Eval]:
-    """The accepted evals: one that was taken away by hand still judges, one that was put there does not."""
+def _evals(attempt: ChangeAttempt, suite: Suite, client: Client | None) -> list[score.Eval]:
     context, bench = attempt.context, attempt.bench
-    suite = load(context.root, context.restored)
     evals: list[score.Eval] = [
         score.ProgramEval(name, bench.trials, context.root, attempt.path, bench.timeout)
         for name in score.find(context.root, context.restored)
         if name not in suite.programs
     ]
     if suite.cases or suite.problems:
-        client = await held.enter_async_context(asking(suite, bench))
         runner = Runner(bench.trials, context.root, bench.timeout, client, bench.model, attempt.cause.session)
         evals.append(FileEvals(suite, runner))
     return evals

@@ -49,7 +49,8 @@ class CandidateRefused(Exception):
 class Candidate(msgspec.Struct, frozen=True):
     """A new version of the file `path` (``hooks/x.py``, ``prompts/chat.md``); `before` is None for a new file.
 
-    `also` are new files that go with it, by path: the test of a new script. `expect` is what its author predicts.
+    `also` are new files that go with it, by path: the test of a new script. `gone` are paths at which nothing is any
+    more, its own among them where the file is removed: then `after` is empty. `expect` is what its author predicts.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Candidate(msgspec.Struct, frozen=True):
     after: TrialFile
     also: Mapping[str, TrialFile] = {}
     expect: Prediction | None = None
+    gone: tuple[str, ...] = ()
 
     @property
     def is_hook(self) -> bool:
@@ -69,6 +71,16 @@ class Candidate(msgspec.Struct, frozen=True):
         return self.path.startswith(PROFILES)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the file is removed."""
+        return self.path in self.gone
+
+    @property
+    def is_uncalled(self) -> bool:
+        """Whether no past call could be answered with it: scripts do not get a profile."""
+        return self.is_profile or (self.is_hook and self.is_gone)
+
+    @property
     def file(self) -> str:
         """The bare name of its file."""
         return self.path.partition("/")[2]
@@ -76,7 +88,7 @@ class Candidate(msgspec.Struct, frozen=True):
     @property
     def changes(self) -> Changes:
         """What is different in a workspace with the candidate in place."""
-        return {self.path: self.after, **self.also}
+        return {self.path: self.after, **self.also, **dict.fromkeys(self.gone)}
 
 
 class GateContext(msgspec.Struct, frozen=True):
@@ -147,12 +159,9 @@ class Candidates:
         """Return the live state around a candidate."""
         storage, scripts = self._storage, self._scripts
         try:
-            restored, outside = await self.standing()
-        except FAILED as error:
-            raise NotChanged(
-                f"{candidate.path} was not changed: git cannot say what nobody accepted outside the guarded folders "
-                f"({error})"
-            ) from None
+            restored, outside = await self.restored()
+        except NotChanged as error:
+            raise NotChanged(f"{candidate.path} was not changed: {error}") from None
         file = candidate.file if candidate.is_hook else ""
         kept = await storage.records.read(file or None)
         terms = await self._policy.terms()
@@ -166,8 +175,8 @@ class Candidates:
             ) from None
         return GateContext(
             root=storage.ledger.root,
-            restored={**outside, **restored},
-            outside=sorted(outside),
+            restored=restored,
+            outside=outside,
             live=live,
             others=[one for one in scripts.registrations if one.file != file],
             hooks={
@@ -183,20 +192,22 @@ class Candidates:
             neighbours=neighbours,
         )
 
-    async def standing(self) -> tuple[Changes, Changes]:
-        """Return what puts departed files back in a copy of the workspace, and what nobody accepted outside.
-
-        Raises `git.GitError` and `process.ProcessError`.
-        """
-        ledger = self._storage.ledger
-        restored: dict[str, TrialFile | None] = {}
-        for one in ledger.check():
-            version, good = ledger.files.get(one.path), ledger.good(one.path)
-            restored[one.path] = (
+    async def restored(self) -> tuple[dict[str, TrialFile | None], list[str]]:
+        """Return `GateContext.restored` and `GateContext.outside`. Raises `NotChanged`."""
+        storage = self._storage
+        found: dict[str, TrialFile | None] = {}
+        for one in storage.ledger.check():
+            version, good = storage.ledger.files.get(one.path), storage.ledger.good(one.path)
+            found[one.path] = (
                 TrialFile(good, version.mode) if version is not None and good is not None else None
             )
-        outside = await unaccepted(self._storage.repository, self._storage.revisions, self._config.loads)
-        return restored, outside
+        try:
+            outside = await unaccepted(storage.repository, storage.revisions, self._config.loads)
+        except FAILED as error:
+            raise NotChanged(
+                f"git cannot say what nobody accepted outside the guarded folders ({error})"
+            ) from None
+        return {**outside, **found}, sorted(outside)
 
     def _grant(
         self,

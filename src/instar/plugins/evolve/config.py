@@ -115,6 +115,22 @@ class EvolveConfig(msgspec.Struct, frozen=True):
             extra={"tighter": "added"},
         ),
     ] = []
+    forget_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=365,
+            description="Days without use after which what the agent made is proposed for removal; 0: never.",
+        ),
+    ] = 30
+    half_life_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=365,
+            description="Days after which what a change was accepted for counts half; 0: it never fades.",
+        ),
+    ] = 30
     remote: Annotated[
         str,
         Meta(description="The bare git repository that workers share the workspace by: a path or a URL."),

@@ -121,8 +121,12 @@ def pending(engine: EvolveEngine, *, rejected: bool) -> Listing:
 
 
 async def approve(engine: EvolveEngine, id: str, said: Progress = lambda stage: None) -> Made:  # noqa: A002 - the word that they type
-    """Install what waits under `id`. Raises `NotPending`, `CandidateRefused`, `NotChanged`."""
+    """Install, or take back, what waits under `id`. Raises `NotPending`, `CandidateRefused`, `NotChanged`."""
     demand_live(engine)
+    entry = engine.storage.pending.get(id)
+    if entry.proposal.takes_back:
+        changed = await engine.forgetting.approve(entry, who(), said)
+        return Made.of(engine, changed.files, changed.epoch, changed.commit)
     installed = await engine.evolution.approve(id, who(), said)
     return Made.of(engine, [installed.path], installed.epoch, installed.commit)
 

@@ -74,7 +74,7 @@ class Rollback:
         """
         async with self._lock:
             revision = await self._storage.revisions.last(ref)
-            before = await self._before(revision)
+            before = await self.before(revision)
             for path in before.files:
                 await self._may_change(path, cause)
             if check is not None:
@@ -96,8 +96,8 @@ class Rollback:
             await self._change_installer.rolled_back(changed, cause, f"{revision.id[:12]} {revision.subject}")
             return changed
 
-    async def _before(self, change: Revision) -> Before:
-        """Return the files before a change: as the ledger has them, else as git does.
+    async def before(self, change: Revision) -> Before:
+        """Return the guarded files of a change as they were before it: as the ledger has them, else as git does.
 
         The ledger has what a person left and never committed too. Raises `NotChanged` and `repository.NoSuchChange`.
         """

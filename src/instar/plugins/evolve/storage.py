@@ -11,6 +11,7 @@ import msgspec
 from instar.plugin import Means, PluginInput, process, sandbox
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.database import Database
+from instar.plugins.evolve.forget.uses import Uses
 from instar.plugins.evolve.gate.pending import Pending
 from instar.plugins.evolve.gate.record import Bounds, Records
 from instar.plugins.evolve.gate.reference import References
@@ -56,6 +57,7 @@ class Storage:
         self.pending = Pending(self.database)
         self.audit_log = AuditLog(self.database)
         self.reports = GateReports(self.database)
+        self.uses = Uses(self.database)
         self.references = References(self, lambda: self.ledger.files, self.content)
         self.pins = Pins(self.database, config.pins)
         self.revisions = Revisions(processes, root)

@@ -12,7 +12,7 @@ from instar.plugins.evolve.evals.case import load
 from instar.plugins.evolve.evals.cases import FileEvals
 from instar.plugins.evolve.evals.run import Runner
 from instar.plugins.evolve.gate.paired import risk_of
-from instar.plugins.evolve.gate.score import Contest, Limits, Statement, score
+from instar.plugins.evolve.gate.score import Contest, ScoreLimits, Statement, score
 from instar.plugins.evolve.trial import Changes, NoTrial, TrialFile, Trials
 
 FILE = "hooks/x.sh"
@@ -86,7 +86,7 @@ async def test_a_candidate_that_does_worse_in_one_of_several_cases_is_refused(wo
     evals = workspace.evals()
     candidate, reference = workspace.candidate('"one"', '"1"'), workspace.candidate("none of it", "")
     contest = Contest(candidate, {"cases": reference}, [evals], risk_of(1), 1_000_000)
-    report = await score(contest, Limits())
+    report = await score(contest, ScoreLimits())
     assert report.refusal is not None
     assert "evals/cases" in report.refusal
     assert evals.worse(reference, candidate) == ["a"]

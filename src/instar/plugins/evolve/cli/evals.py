@@ -61,9 +61,9 @@ async def run(
         refuse_inside(found.environment, "evolve eval --init")
     async with scripts(found) as at:
         bench = await at.engine.policy.bench()
-        restored, outside = await at.engine.evolution.candidates.standing()
+        restored, _ = await at.engine.evolution.candidates.restored()
         departed = {path for path in restored if path.startswith(f"{score.FOLDER}/")}
-        live = {**outside, **{path: file for path, file in restored.items() if path not in departed}}
+        live = {path: file for path, file in restored.items() if path not in departed}
         if init:
             return await _init(found, at, bench, live)
         suite, programs = _wanted(load(found.root, {}), score.find(found.root), names)

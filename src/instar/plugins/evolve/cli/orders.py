@@ -23,10 +23,10 @@ class Frozen(msgspec.Struct, frozen=True):
 async def approve(found: NamedWorkspace, id: str) -> Printed:  # noqa: A002
     """Let the change ID reach what it asks for, and install it. It is tried once more before."""
     async with opened(found) as at:
-        at.engine.storage.pending.get(id)  # nothing is run for an id that is none
+        entry = at.engine.storage.pending.get(id)  # nothing is run for an id that is none
     async with scripts(found) as at:
         made = await person.approve(at.engine, id, stage)
-    return Printed(made, made.text("installed"))
+    return Printed(made, made.text("took back" if entry.proposal.takes_back else "installed"))
 
 
 @command(order=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import Apart, Aside, Client, Invalid, NotFound, OwnTool, ToolFailure, wire
+from instar.plugin import Apart, Aside, Client, Invalid, NotFound, OwnTool, ToolFailure, ids, wire
 from instar.plugins.evolve import discovery, protocol, script
 from instar.plugins.evolve.evals.case import Case
 from instar.plugins.evolve.evals.check import (
@@ -26,12 +26,10 @@ from instar.plugins.evolve.evals.check import (
     model_ref,
     total,
 )
-from instar.plugins.evolve.gate.score import FOLDER, Failed, Late
+from instar.plugins.evolve.gate.score import FOLDER, Failed, OutOfTime
 from instar.plugins.evolve.trial import Changes, NoTrial, Trial, Trials, content, listed
 from instar.plugins.evolve.workspace import STAGES
 
-SESSION: Final = "ses_eval"
-"""The id of the session that scripts are told."""
 _ALMOST: Final = 0.05
 """Seconds below which no run is begun: a sandbox alone takes that long."""
 
@@ -70,12 +68,12 @@ class Runner(msgspec.Struct, frozen=True):
     async def run(self, case: Case, changes: Changes, until: float) -> CaseRun:
         """Run a case once, in the workspace with `changes`.
 
-        Raises `Late` when the monotonic clock has passed `until`, `Failed` where what ran proves nothing, and `NoTrial`
-        where no model, or no sandbox, is to be had.
+        Raises `OutOfTime` when the monotonic clock has passed `until`, `Failed` where what ran proves nothing, and
+        `NoTrial` where no model, or no sandbox, is to be had.
         """
         begun = time.monotonic()
         if until - begun < _ALMOST:
-            raise Late
+            raise OutOfTime
         async with self.trials.copy(self.source, changes) as trial:
             changed = trial.watch()
             stage = _Stage(self, trial, changes)
@@ -120,7 +118,7 @@ class Runner(msgspec.Struct, frozen=True):
         system = await stage.system(case)
         left, limits = until - time.monotonic(), case.limits
         if left < _ALMOST:
-            raise Late
+            raise OutOfTime
         try:
             found = await self.client.aside(
                 Aside(
@@ -144,11 +142,11 @@ class Runner(msgspec.Struct, frozen=True):
         return Answered(found.text, stage.called), found, self._unanswered(case, found, until)
 
     def _unanswered(self, case: Case, found: Apart, until: float) -> str:
-        """Why a session came to no answer that counts, "" if it did. Raises `Late` and `NoTrial`."""
+        """Why a session came to no answer that counts, "" if it did. Raises `OutOfTime` and `NoTrial`."""
         if found.ended == "answered":
             return ""
         if found.own_limit and until - time.monotonic() < _ALMOST:
-            raise Late
+            raise OutOfTime
         if found.own_limit or (case.script and found.ended == "failed"):
             return found.error
         raise NoTrial(f"{FOLDER}/{case.name}.md has no answer: {found.error}")
@@ -164,6 +162,8 @@ class _Stage:
         # The kernel does not know an overlay that is mounted twice.
         self._alone = asyncio.Lock()
         self.called: list[ToolCall] = []
+        # Like that of any session: a script must not know an eval by it.
+        self._session: wire.Plain = {"id": ids.new("ses")}
         self._prompts = {stage: self._prompt(stage) for stage in STAGES}
 
     async def ask(self, name: str, hook: str, fields: wire.Plain) -> protocol.Answer:
@@ -189,7 +189,7 @@ class _Stage:
         """Return the system prompt that the scripts say; "" where none does. Raises `ScriptFailure`."""
         agent = case.agent or "build"
         asked = {"role": "user", "agent": agent, "parts": [{"type": "text", "text": case.body}]}
-        fields: wire.Plain = {"session": {"id": SESSION, "agent": agent}, "history": [asked]}
+        fields: wire.Plain = {"session": {**self._session, "agent": agent}, "history": [asked]}
         said = [await self._known(name, "mutate_request", fields) for name in self._scripts]
         return "\n\n".join(protocol.texts(protocol.merge(said), "system"))
 
@@ -200,7 +200,7 @@ class _Stage:
             return {}
 
     async def _call(self, file: str, tool: discovery.ScriptTool, args: wire.Plain) -> str:
-        fields: wire.Plain = {"session": {"id": SESSION}, "tool": tool.name, "args": args}
+        fields: wire.Plain = {"session": self._session, "tool": tool.name, "args": args}
         try:
             answer = await self.ask(file, "execute_tool", fields)
         except (script.ScriptFailure, script.UnknownHook) as error:

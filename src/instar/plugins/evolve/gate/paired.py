@@ -6,7 +6,7 @@ bet against: a wealth that begins at 1 is multiplied by 1 + b * (d - m) for each
 1 / (1 + m), so that it never falls below 0. Where the hypothesis holds, the wealth grows for nobody: the probability
 that it ever comes to 1 / a is at most a (Ville's inequality), however often one looks and whenever one stops. This
 asks nothing of how scores are distributed but their range. It is the test of Waudby-Smith and Ramdas, "Estimating means
-of bounded random variables by betting" (2024, arXiv 2010.09686), with the mean over a fixed grid of bets.
+of bounded random variables by betting" (2024, arXiv 2010.09686), with a fixed grid of bets.
 
 A candidate is *no worse* when the hypothesis that it is worse by more than the margin is rejected, and *better* when
 the one that it is not better is. Both may be wrong with the probability `risk`. It is *worse* when the opposite of
@@ -25,8 +25,11 @@ Verdict = Literal["better", "no worse", "worse", "undecided"]
 BUDGET: Final = 0.01
 """The probability that a worse candidate is ever installed, over all that are tried since a person accepted last."""
 _FUTILE: Final = 0.05
-_FRACTIONS: Final = (0.9, 0.45, 0.22, 0.11, 0.055, 0.027)
-"""The bets, as parts of the largest one: which is best depends on how the differences spread."""
+_BETS: Final = ((0.98, 0.5), (0.5, 0.1), (0.25, 0.1), (0.12, 0.1), (0.06, 0.1), (0.03, 0.1))
+"""The bets, as parts of the largest one, with the wealth that is put on each.
+
+Which is best depends on how the differences spread: the largest one where that is little beside the range.
+"""
 _OFFSET: Final = 9
 _SCALE: Final = 1.5
 """The sum of `_SCALE` / (n + `_OFFSET`) ** 1.5 over n = 1, 2, … is 0.973."""
@@ -45,19 +48,19 @@ class _Wealth:
 
     def __init__(self, mean: float) -> None:
         self._mean = mean
-        self._bets = [fraction / (1 + mean) for fraction in _FRACTIONS]
-        self._logs = [0.0] * len(_FRACTIONS)
+        self._bets = [fraction / (1 + mean) for fraction, _ in _BETS]
+        self._logs = [math.log(part) for _, part in _BETS]
 
     def add(self, difference: float) -> None:
         gain = difference - self._mean
         self._logs = [log + math.log1p(bet * gain) for log, bet in zip(self._logs, self._bets, strict=True)]
 
     def reaches(self, level: float) -> bool:
-        """Whether the mean of the wealths over all bets has a logarithm of at least `level`."""
+        """Whether the wealth of all bets together has a logarithm of at least `level`."""
         most = max(self._logs)
-        if most < level:
+        if most + math.log(len(self._logs)) < level:
             return False
-        return most + math.log(sum(math.exp(one - most) for one in self._logs) / len(self._logs)) >= level
+        return most + math.log(sum(math.exp(one - most) for one in self._logs)) >= level
 
 
 class PairedTest:

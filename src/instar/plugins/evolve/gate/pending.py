@@ -54,6 +54,8 @@ class Proposal(msgspec.Struct, frozen=True):
     "" for a new file; `also` are new texts of files that go with it, by path. `raised` is what
     `authority.raises` said, and before it a sentence on each eval that is `undecided`. `diff`, `test`, `replay` and
     `score` are texts for a person; `prediction` is as the model gave it.
+    `takes_back` is the commit that approving takes back, "" for a change that is new: then `content` and `also` are the
+    texts of before it, "" where no file was, and the first of `raised` says why it is proposed.
     """
 
     file: str
@@ -66,6 +68,7 @@ class Proposal(msgspec.Struct, frozen=True):
     test: str = ""
     replay: str = ""
     prediction: Any = None
+    takes_back: str = ""
     undecided: tuple[str, ...] = ()
     score: str = ""
 
@@ -111,15 +114,16 @@ class PendingEntry(msgspec.Struct, frozen=True):
         lines += [f"proposed by: {', '.join(cause)}"] if cause else []
         if self.decision:
             lines.append(f"{self.state} by {self.decision.by}")
-        lines += [
-            "a person has to allow:" if asked.undecided else "it would reach more:",
-            *(f"- {sentence}" for sentence in asked.raised),
-        ]
+        head = "a person has to allow:" if asked.undecided else "it would reach more:"
+        if asked.takes_back:
+            head = f"it would take back {asked.takes_back[:12]} and what the agent changed there since:"
+        lines += [head, *(f"- {sentence}" for sentence in asked.raised)]
         if asked.prediction is not None:
             lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")
         said = [_visible(line.replace("\n", " ")) for line in lines]
         parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay), ("score", asked.score)]
-        parts += [(f"new file {path}", text) for path, text in sorted(asked.also.items())]
+        also = "file" if asked.takes_back else "new file"
+        parts += [(f"{also} {path}", text) for path, text in sorted(asked.also.items())]
         return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
 
     def is_of(self, proposal: Proposal) -> bool:
@@ -227,6 +231,7 @@ def digest(proposal: Proposal) -> str:
             proposal.content,
             proposal.raised,
             sorted(proposal.also.items()),
+            *([proposal.takes_back] if proposal.takes_back else []),
         ]
         return sha256(msgspec.json.encode(bound)).hexdigest()
     except UnicodeEncodeError as error:

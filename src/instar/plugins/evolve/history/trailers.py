@@ -34,6 +34,7 @@ _KEYS: Final = {
     "Cost": "cost",
     "Cause": "cause",
     "Expect": "expect",
+    "Evidence": "evidence",
     "Rolls-back": "rolls_back",
     "Makes-up": "makes_up",
 }
@@ -48,10 +49,10 @@ class Trailers(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a change comes from; what is not known is empty.
 
     `session` and `call` are the model's tool call, `beside` other calls that ran meanwhile (``tool call``), `agent`
-    the agent's name, `by` who ordered it where that is not plain from the call (``person``, ``instar``). `gate` is a
-    line a stage (``test passed 1.2 s``), `cost` the ms that the gate took. `cause` is why, `expect` the prediction,
-    `rolls_back` the commit that it takes back. `makes_up`: earlier changes whose commit failed and whose files are all
-    in this one.
+    the agent's name, `by` who ordered it where that is not plain from the call (``person``, ``instar``). `gate` is
+    a line a stage (``test passed 1.2 s``), `cost` the ms that the gate took. `cause` is why, `expect` the
+    prediction, `evidence` a line for each thing that it was accepted for, `rolls_back` the commit that it takes
+    back. `makes_up`: earlier changes whose commit failed and whose files are all in this one.
     """
 
     session: str = ""
@@ -64,6 +65,7 @@ class Trailers(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: int | None = None
     cause: str = ""
     expect: str = ""
+    evidence: list[str] = []
     rolls_back: str = ""
     makes_up: list[str] = []
 
@@ -139,7 +141,7 @@ def _read(lines: list[str]) -> Trailers:
             found.setdefault(field, []).append(one_line(match[2]))
     values: dict[str, object] = {}
     for field, items in found.items():
-        if field in ("beside", "gate", "makes_up"):
+        if field in ("beside", "gate", "evidence", "makes_up"):
             values[field] = items
         elif len(items) > 1:
             return Trailers()

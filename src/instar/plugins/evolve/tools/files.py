@@ -9,6 +9,7 @@ from instar.plugins.evolve import edit
 from instar.plugins.evolve.attempt import Installed
 from instar.plugins.evolve.candidate import CandidateRefused, Change
 from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.gate import score
 from instar.plugins.evolve.gate.stages import GateVerdict
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation import prediction
@@ -30,8 +31,11 @@ EDIT: Final = {
     "newString": {"type": "string", "description": "The text to put in its place, taken literally."},
     "replaceAll": {"type": "boolean", "description": "Replace every occurrence (default false)."},
 }
+_CLAIM: Final = (
+    "An eval in which it is better: it is refused unless that is shown. Left out, it may be no worse."
+)
 _NOT_COMMITTED: Final = " (not committed: git failed, see the log)"
-OPTIONAL: Final = ("offset", "limit", "replaceAll", "expect", "test")
+OPTIONAL: Final = ("offset", "limit", "replaceAll", "expect", "claim", "test")
 """Properties of these tools that may be left out."""
 
 
@@ -53,6 +57,12 @@ class Files:
             description, properties, execute, optional=OPTIONAL, about=self.kind, former={"file": self.kind}
         )
 
+    def terms(self) -> wire.Plain:
+        """Return the properties by which a change says what it is to bring."""
+        evals = score.find(self._engine.real.root)
+        claim: wire.Plain = {"claim": {"enum": evals, "description": _CLAIM}} if evals else {}
+        return {"expect": prediction.SCHEMA, **claim}
+
     async def read(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         """Read a file by lines. Raises `ToolFailure`."""
         path = self._path(args)
@@ -67,7 +77,8 @@ class Files:
         cause = cause_of(name, context)
         try:
             expect = prediction.parse(args["expect"]) if args.get("expect") is not None else None
-            return await self._engine.evolution.change(path, change, cause, expect, _also(args))
+            claim = str(args.get("claim", ""))
+            return await self._engine.evolution.change(path, change, cause, expect, _also(args), claim)
         except prediction.Unfit as error:
             raise ToolFailure(f"{path} was not changed: {error}") from None
         except CandidateRefused as error:

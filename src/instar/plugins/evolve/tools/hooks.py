@@ -6,7 +6,6 @@ from instar.plugin import ToolContext, ToolResult, wire
 from instar.plugins.evolve.candidate import CandidateRefused, Change
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.install import NotChanged
-from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (
     CONTENT,
@@ -46,12 +45,12 @@ def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
         "hook_read": own.tool("Read a hook script.", {"hook": hook, **WINDOW}, own.read),
         "hook_write": own.tool(
             f"Replace a hook script by a new whole text. {_GATE}{_CREATES if creates else ''}",
-            {"hook": written, "content": CONTENT, **test, "expect": prediction.SCHEMA},
+            {"hook": written, "content": CONTENT, **test, **own.terms()},
             own.write,
         ),
         "hook_edit": own.tool(
             f"Replace a text in a hook script by another. {_GATE}",
-            {"hook": hook, **EDIT, "expect": prediction.SCHEMA},
+            {"hook": hook, **EDIT, **own.terms()},
             own.edit,
         ),
         "hook_validate": own.tool(

@@ -5,7 +5,6 @@ from typing import Final
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
 from instar.plugins.evolve.candidate import MAY_NOT_CREATE, Change
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (
     CONTENT,
@@ -39,12 +38,12 @@ def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
         "prompt_read": own.tool("Read a prompt.", {"prompt": _PROMPT, **WINDOW}, own.read),
         "prompt_write": own.tool(
             "Replace a prompt by a new whole text. It is tried like a hook script first.",
-            {"prompt": _PROMPT, "content": CONTENT, "expect": prediction.SCHEMA},
+            {"prompt": _PROMPT, "content": CONTENT, **own.terms()},
             own.write,
         ),
         "prompt_edit": own.tool(
             "Replace a text in a prompt that exists by another. It is tried like a hook script first.",
-            {"prompt": _PROMPT, **EDIT, "expect": prediction.SCHEMA},
+            {"prompt": _PROMPT, **EDIT, **own.terms()},
             own.edit,
         ),
     }
