@@ -13,7 +13,7 @@ from instar.plugins.evolve.candidate import Candidate, CandidateRefused, Change,
 from instar.plugins.evolve.discovery import collisions
 from instar.plugins.evolve.evals.case import Suite, load
 from instar.plugins.evolve.evals.cases import FileEvals, asking
-from instar.plugins.evolve.evals.run import Runner
+from instar.plugins.evolve.evals.run import CaseRunner
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
 from instar.plugins.evolve.gate.reference import References
 from instar.plugins.evolve.gate.report import GateReport, Outcome, StagePassed
@@ -273,7 +273,9 @@ def _evals(attempt: ChangeAttempt, suite: Suite, client: Client | None) -> list[
         if name not in suite.programs
     ]
     if suite.cases or suite.problems:
-        runner = Runner(bench.trials, context.root, bench.timeout, client, bench.model, attempt.cause.session)
+        runner = CaseRunner(
+            bench.trials, context.root, bench.timeout, client, bench.model, attempt.cause.session
+        )
         evals.append(FileEvals(suite, runner))
     return evals
 

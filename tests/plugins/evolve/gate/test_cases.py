@@ -10,7 +10,7 @@ import pytest
 from instar.plugin import process, sandbox
 from instar.plugins.evolve.evals.case import load
 from instar.plugins.evolve.evals.cases import FileEvals
-from instar.plugins.evolve.evals.run import Runner
+from instar.plugins.evolve.evals.run import CaseRunner
 from instar.plugins.evolve.gate.paired import risk_of
 from instar.plugins.evolve.gate.score import Contest, ScoreLimits, Statement, score
 from instar.plugins.evolve.trial import Changes, NoTrial, TrialFile, Trials
@@ -41,7 +41,7 @@ class Workspace:
         (self.root / "evals" / f"{name}.md").write_text(text)
 
     def evals(self, changes: Changes | None = None) -> FileEvals:
-        return FileEvals(load(self.root, changes or {}), Runner(self.trials, self.root, 20))
+        return FileEvals(load(self.root, changes or {}), CaseRunner(self.trials, self.root, 20))
 
     def candidate(self, old: str, new: str) -> Changes:
         text = (self.root / FILE).read_text().replace(old, new)

@@ -21,7 +21,7 @@ from instar.plugins.evolve.cli.command import (
 from instar.plugins.evolve.evals import starter
 from instar.plugins.evolve.evals.case import Case, Suite, load
 from instar.plugins.evolve.evals.cases import asking
-from instar.plugins.evolve.evals.run import Runner
+from instar.plugins.evolve.evals.run import CaseRunner
 from instar.plugins.evolve.evals.table import EvalRow, EvalTable, Measuring
 from instar.plugins.evolve.gate import score
 from instar.plugins.evolve.history.trailers import plain
@@ -69,7 +69,7 @@ async def run(
         suite, programs = _wanted(load(found.root, {}), score.find(found.root), names)
         before, commit = await _before(at, live, against) if against else (None, "")
         async with asking(suite, bench) as client:
-            runner = Runner(bench.trials, found.root, bench.timeout, client, bench.model)
+            runner = CaseRunner(bench.trials, found.root, bench.timeout, client, bench.model)
             work = Measuring(runner, live, seed, runs, _progress, before)
             try:
                 await _measure(work, suite, programs, departed)
@@ -129,7 +129,7 @@ async def _init(found: NamedWorkspace, at: OpenedEngine, bench: Bench, live: Cha
     kept = await at.engine.storage.records.read()
     if not kept.records:
         fail("no call is recorded yet: use the workspace in a session first, then its calls make evals")
-    runner = Runner(bench.trials, found.root, bench.timeout)
+    runner = CaseRunner(bench.trials, found.root, bench.timeout)
     made = await starter.write(found.root, kept.records, runner, live, math.inf)
     return Printed(made, made.text(), None if made.written else "")
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from instar.plugin import Client
 from instar.plugins.evolve.evals.case import Case, Suite
-from instar.plugins.evolve.evals.run import CaseRun, Runner, each
+from instar.plugins.evolve.evals.run import CaseRun, CaseRunner, each
 from instar.plugins.evolve.gate.score import Statement
 from instar.plugins.evolve.trial import Bench, Changes, NoTrial
 
@@ -26,7 +26,7 @@ class FileEvals:
 
     name = NAME
 
-    def __init__(self, suite: Suite, runner: Runner) -> None:
+    def __init__(self, suite: Suite, runner: CaseRunner) -> None:
         self._suite, self._runner = suite, runner
         self._drawn = [case for case in suite.cases for _ in range(case.repeats)]
         # A case without chance is run once with each version. The contest keeps the versions, so ids stay their own.
@@ -34,7 +34,7 @@ class FileEvals:
         self._scores: dict[int, dict[str, list[float]]] = {}
 
     async def run(self, changes: Changes, seeds: Sequence[int], until: float) -> Statement:
-        """Measure the workspace with `changes`. Raises as `Runner.run`, and `NoTrial` where a file cannot be used."""
+        """Measure the workspace with `changes`. Raises as `CaseRunner.run`, and `NoTrial` for an unusable file."""
         if self._suite.problems:
             problems = "; ".join(self._suite.problems.values())
             raise NoTrial(f"{problems} (a person mends it and runs instar evolve accept)")

@@ -52,7 +52,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     result: str
 
 
-class Answered(msgspec.Struct, frozen=True):
+class CaseAnswer(msgspec.Struct, frozen=True):
     """What came of a case: the last answer's text and the tools that were called; of a call the answer's fields."""
 
     text: str
@@ -77,7 +77,7 @@ def total(results: Sequence[CheckResult]) -> float:
 
 
 async def look(
-    check: Check, case: Case, answered: Answered, trial: Trial, client: Client | None, timeout: float
+    check: Check, case: Case, answered: CaseAnswer, trial: Trial, client: Client | None, timeout: float
 ) -> CheckResult:
     """Apply one check. A program runs in `trial`, `timeout` seconds at most; `client` asks a judge.
 
@@ -93,7 +93,7 @@ async def look(
     return CheckResult(check.text(), score, check.weight, why)
 
 
-def _compared(check: Check, answered: Answered) -> tuple[float, str]:
+def _compared(check: Check, answered: CaseAnswer) -> tuple[float, str]:
     value, text = check.value, answered.text
     if check.kind == "equals":
         wrong = [
@@ -120,7 +120,7 @@ def _passed(passed: bool, why: str) -> tuple[float, str]:
 
 
 async def _run(
-    check: Check, case: Case, answered: Answered, trial: Trial, timeout: float
+    check: Check, case: Case, answered: CaseAnswer, trial: Trial, timeout: float
 ) -> tuple[float, str]:
     given = {
         "prompt": case.body,
@@ -152,7 +152,7 @@ async def _run(
 
 
 async def _judged(
-    check: Check, case: Case, answered: Answered, trial: Trial, client: Client | None
+    check: Check, case: Case, answered: CaseAnswer, trial: Trial, client: Client | None
 ) -> CheckResult:
     """Let a model grade an answer. What it is shown stands between marks that nobody who wrote there can know."""
     assert client is not None

@@ -19,7 +19,7 @@ from instar.plugins.evolve import discovery, protocol, script
 from instar.plugins.evolve.evals.case import Case
 from instar.plugins.evolve.evals.check import (
     CAUSE,
-    Answered,
+    CaseAnswer,
     CheckResult,
     ToolCall,
     look,
@@ -50,7 +50,7 @@ class CaseRun(msgspec.Struct, frozen=True):
     cost: float | None = 0.0
 
 
-class Runner(msgspec.Struct, frozen=True):
+class CaseRunner(msgspec.Struct, frozen=True):
     """Runs cases on the workspace `source`.
 
     `timeout`, in seconds, is for one call of a script or of a check's program. `client` asks models; None where no case
@@ -80,7 +80,7 @@ class Runner(msgspec.Struct, frozen=True):
             try:
                 answered, apart, why = await self._answer(case, stage, until)
             except script.ScriptFailure as error:
-                answered, apart, why = Answered(""), None, str(error)
+                answered, apart, why = CaseAnswer(""), None, str(error)
             checks: Sequence[CheckResult] = ()
             if touched := changed():
                 raise Failed(f"{', '.join(touched[:5])} was changed while it ran, so it proves nothing")
@@ -101,7 +101,9 @@ class Runner(msgspec.Struct, frozen=True):
             sum(known) if len(known) == len(costs) else None,
         )
 
-    async def _answer(self, case: Case, stage: "_Stage", until: float) -> tuple[Answered, Apart | None, str]:
+    async def _answer(
+        self, case: Case, stage: "_Stage", until: float
+    ) -> tuple[CaseAnswer, Apart | None, str]:
         """What comes of the case, what the session took, and why there is no answer, "" for there is one."""
         if case.call is None:
             return await self._session(case, stage, until)
@@ -109,10 +111,12 @@ class Runner(msgspec.Struct, frozen=True):
         try:
             fields = await stage.ask(name, hook, msgspec.json.decode(case.body))
         except script.UnknownHook as error:
-            return Answered(""), None, str(error)
-        return Answered(msgspec.json.encode(fields, order="sorted").decode(), fields=fields), None, ""
+            return CaseAnswer(""), None, str(error)
+        return CaseAnswer(msgspec.json.encode(fields, order="sorted").decode(), fields=fields), None, ""
 
-    async def _session(self, case: Case, stage: "_Stage", until: float) -> tuple[Answered, Apart | None, str]:
+    async def _session(
+        self, case: Case, stage: "_Stage", until: float
+    ) -> tuple[CaseAnswer, Apart | None, str]:
         assert self.client is not None
         tools = await stage.tools()
         system = await stage.system(case)
@@ -139,7 +143,7 @@ class Runner(msgspec.Struct, frozen=True):
             )
         except (Invalid, NotFound) as error:
             raise NoTrial(f"{FOLDER}/{case.name}.md cannot be asked: {error}") from None
-        return Answered(found.text, stage.called), found, self._unanswered(case, found, until)
+        return CaseAnswer(found.text, stage.called), found, self._unanswered(case, found, until)
 
     def _unanswered(self, case: Case, found: Apart, until: float) -> str:
         """Why a session came to no answer that counts, "" if it did. Raises `OutOfTime` and `NoTrial`."""
@@ -155,7 +159,7 @@ class Runner(msgspec.Struct, frozen=True):
 class _Stage:
     """The scripts of one copy, at work for one case. `called` are the calls of their tools so far."""
 
-    def __init__(self, runner: Runner, trial: Trial, changes: Changes) -> None:
+    def __init__(self, runner: CaseRunner, trial: Trial, changes: Changes) -> None:
         self._timeout, self.trial, self._source = runner.timeout, trial, runner.source
         self._changes = changes
         self._scripts = [name for name, runs in listed(runner.source, "hooks", changes).items() if runs]
@@ -221,7 +225,7 @@ class _Stage:
 
 
 async def each(
-    runner: Runner,
+    runner: CaseRunner,
     jobs: Sequence[tuple[Case, Changes]],
     until: float,
     at_once: int,

@@ -14,7 +14,7 @@ import msgspec
 
 from instar.plugin import wire
 from instar.plugins.evolve.evals.case import Case, Check
-from instar.plugins.evolve.evals.run import Runner
+from instar.plugins.evolve.evals.run import CaseRunner
 from instar.plugins.evolve.gate.record import HookCallRecord
 from instar.plugins.evolve.gate.score import FOLDER, Failed
 from instar.plugins.evolve.trial import Changes
@@ -28,7 +28,7 @@ _LARGEST: Final = 8192
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Starter(msgspec.Struct, frozen=True):
+class StarterSet(msgspec.Struct, frozen=True):
     """What was written: names in ``evals/``, and a sentence for each hook of which nothing could be made."""
 
     written: tuple[str, ...]
@@ -49,8 +49,8 @@ class Starter(msgspec.Struct, frozen=True):
 
 
 async def write(
-    root: Path, records: Sequence[HookCallRecord], runner: Runner, live: Changes, until: float
-) -> Starter:
+    root: Path, records: Sequence[HookCallRecord], runner: CaseRunner, live: Changes, until: float
+) -> StarterSet:
     """Write evals of `records`, newest first, into the workspace `root`; a file that is there is left as it is.
 
     Raises `NoTrial`, and `OSError` where a file cannot be written.
@@ -70,7 +70,7 @@ async def write(
             left_out.append(
                 f"hooks/{script} {hook}: no recorded call has an answer that comes out alike twice"
             )
-    return Starter(tuple(written), tuple(left_out))
+    return StarterSet(tuple(written), tuple(left_out))
 
 
 def _hooks(records: Sequence[HookCallRecord]) -> Mapping[tuple[str, str], list[HookCallRecord]]:
@@ -100,7 +100,7 @@ def _input(record: HookCallRecord) -> wire.Plain:
     return {key: value for key, value in given.items() if key not in ("hook", "prompts")}
 
 
-async def _made(record: HookCallRecord, runner: Runner, live: Changes, until: float) -> str | None:
+async def _made(record: HookCallRecord, runner: CaseRunner, live: Changes, until: float) -> str | None:
     """The text of an eval; None where its answer is another one each time, or none."""
     call = f"{record.script} {record.hook}"
     body = json.dumps(_input(record), indent=2, ensure_ascii=False)

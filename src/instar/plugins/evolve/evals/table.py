@@ -9,7 +9,7 @@ import msgspec
 
 from instar.plugins.evolve.evals.case import Case
 from instar.plugins.evolve.evals.cases import AT_ONCE
-from instar.plugins.evolve.evals.run import CaseRun, Runner, each
+from instar.plugins.evolve.evals.run import CaseRun, CaseRunner, each
 from instar.plugins.evolve.gate.score import Eval, Failed, Statement
 from instar.plugins.evolve.trial import Changes, NoTrial
 
@@ -48,7 +48,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return cls(n, mean, spread, max(least, mean - half), min(most, mean + half))
 
 
-class Before(msgspec.Struct, frozen=True):
+class EarlierScores(msgspec.Struct, frozen=True):
     """What an eval measured of an earlier version, and by how much the scores of what is live are higher, in pairs."""
 
     mean: float
@@ -70,7 +70,7 @@ class EvalRow(msgspec.Struct, frozen=True):
     cost: float | None = 0.0
     failed: str = ""
     accepted: bool = True
-    before: Before | None = None
+    before: EarlierScores | None = None
     runs: tuple[CaseRun, ...] = ()
 
     def cells(self, beside: bool) -> list[str]:
@@ -117,7 +117,7 @@ class Measuring(msgspec.Struct):
     With `before`, the changes of an earlier version, each eval is run on that too.
     """
 
-    runner: Runner
+    runner: CaseRunner
     live: Changes
     seed: int
     count: int | None
@@ -214,8 +214,8 @@ class Measuring(msgspec.Struct):
         self.rows.append(row)
 
 
-def _before(old: Sequence[float], pairs: Sequence[float], width: float) -> Before:
-    return Before(statistics.fmean(old), Estimate.of(pairs, -width, width))
+def _before(old: Sequence[float], pairs: Sequence[float], width: float) -> EarlierScores:
+    return EarlierScores(statistics.fmean(old), Estimate.of(pairs, -width, width))
 
 
 def _quantile(freedom: int) -> float:
