@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from instar.approval.permissions import Approvals, relayed
 from instar.approval.questions import Questions
-from instar.cluster.trust import SharedTrust
 from instar.definitions.skill import Skill
 from instar.event import ServerInstanceDisposed, make
 from instar.event.bus import Bus
@@ -51,6 +50,7 @@ from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.store.commit import EventPlace
 from instar.store.store import Store, open_store
+from instar.store.trust import SharedTrust
 from instar.terminal import Terminals
 from instar.tool.registry import builtin
 from instar.turn.turns import StopListener, Turns

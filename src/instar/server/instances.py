@@ -77,10 +77,10 @@ class Instances:
         # psycopg is an extra, and takes a while to import
         from instar.cluster.absurd import AbsurdEngine
         from instar.cluster.sharing import Sharing
-        from instar.cluster.trust import SharedTrust
         from instar.limits.budget import running_calls
         from instar.limits.stop import SharedStops, StopFile
         from instar.store.relay import Relay
+        from instar.store.trust import SharedTrust
 
         self._relay = Relay(self.paths.database)
         # Also this process' own: so clients of every worker hear all in one order.

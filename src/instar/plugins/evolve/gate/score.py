@@ -34,11 +34,12 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, Self
 
 import msgspec
 
 from instar.plugin import process
+from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.gate.paired import PairedTest, Verdict
 from instar.plugins.evolve.trial import Changes, NoTrial, Trials, listed
 
@@ -124,6 +125,11 @@ class ScoreLimits(msgspec.Struct, frozen=True):
     runs: int = 512
     seconds: float = 60.0
     tokens: int = 0
+
+    @classmethod
+    def of(cls, config: EvolveConfig) -> Self:
+        """Return the limits of the person's settings."""
+        return cls(config.score_runs, config.score_seconds, config.score_tokens)
 
 
 class EvalLine(msgspec.Struct, frozen=True):

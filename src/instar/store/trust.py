@@ -27,7 +27,7 @@ from instar.store.database import SqlConnection
 from instar.store.store import database_at
 from instar.wire.document import atomic_write, locked
 
-log = logging.getLogger("instar.cluster")
+log = logging.getLogger("instar.store")
 
 _LARGEST: Final = 64 << 20
 """Bytes of a decision as a row holds it."""
@@ -68,7 +68,7 @@ class SharedTrust:
     def __init__(self, trust: Trust, paths: Paths) -> None:
         self._trust = trust
         self._database = paths.database
-        self._path = paths.data / "cluster" / "trust.json"
+        self._path = paths.data / "shared" / "trust.json"
         self._known: Sequence[str] | None = None
 
     def tell(self, order: TrustOrder) -> None:
