@@ -18,8 +18,8 @@ from bench.hooks import tree
 from bench.program import environment
 from instar.plugin import Means, Project, process
 from instar.plugins.evolve import settings
+from instar.plugins.evolve.attempt import Installed
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.evolution import Installed
 from instar.plugins.evolve.install import ChangeCause
 from instar.plugins.evolve.ledger.own import Unkept
 from instar.sandbox.model_process import Children

@@ -13,7 +13,8 @@ from tests.running import having
 from tests.waiting import SOON
 
 from instar.plugin import ToolFailure
-from instar.plugins.evolve.evolution import Gate, Step
+from instar.plugins.evolve.attempt import Stage
+from instar.plugins.evolve.evolution import Step
 
 DOCS = Path(__file__).parents[3] / "docs" / "evolve.md"
 
@@ -33,7 +34,7 @@ def test_the_picture_in_the_docs_shows_the_steps_of_the_code():
     arrows = re.findall(r"(\w+) --> (\w+)", picture)
     steps = {step for kind in get_args(Step) for step in get_args(kind) or [kind]}
     assert {name for arrow in arrows for name in arrow} - {"gate"} == steps
-    assert set(pairwise([*get_args(Gate), "permission"])) <= set(arrows)
+    assert set(pairwise([*get_args(Stage), "permission"])) <= set(arrows)
 
 
 async def refused(kit, running, root, tool: str, **args) -> str:

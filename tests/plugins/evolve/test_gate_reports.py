@@ -9,7 +9,7 @@ from tests.plugins.evolve.test_routes import person, served
 from instar.plugins.evolve.candidate import CandidateRefused
 
 __all__ = ["person"]
-EVAL = '#!/bin/sh\necho \'{"score": 1, "runs": 2}\'\n'
+EVAL = "#!/bin/sh\necho '{\"score\": 1}'\n"
 GREETER = BOT.replace(
     '{"tools": [', '{"tools": [{"name": "wave", "description": "Waves a hand.", "parameters": {}}, '
 )
@@ -36,7 +36,12 @@ def test_an_installed_change_has_a_report_of_all_that_the_gate_found_and_the_log
     assert "+{" in report["diff"]
     assert '"result": "Hello!"' in report["test"]
     (line,) = report["score"]
-    assert (line["name"], line["live"], line["candidate"]) == ("quick.sh", [1, 1], [1, 1])
+    assert (line["name"], line["reference"], line["candidate"], line["verdict"]) == (
+        "quick.sh",
+        1,
+        1,
+        "no worse",
+    )
     assert report["granted"]["hold"] == report["asked"]["hold"] == "sandbox"
     assert "bot_wave" in report["asked"]["tools"]
     assert report["ms"] > 0

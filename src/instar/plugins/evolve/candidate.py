@@ -6,6 +6,7 @@ It is a whole new text of one hook script or prompt, and new files that go with 
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -39,17 +40,22 @@ PROFILES: Final = "config/profiles/"
 
 
 class CandidateRefused(Exception):
-    """A candidate that may not be installed; the text tells the model why, with the output. `stage` is the gate's."""
+    """A candidate that may not be installed; the text tells the model why, with the output. `stage` is the gate's.
 
-    def __init__(self, stage: str, text: str) -> None:
+    `passing`: the same candidate may pass another time, since what refused it was the machine and not what it says.
+    """
+
+    def __init__(self, stage: str, text: str, *, passing: bool = False) -> None:
         super().__init__(text)
         self.stage = stage
+        self.passing = passing
 
 
 class Candidate(msgspec.Struct, frozen=True):
     """A new version of the file `path` (``hooks/x.py``, ``prompts/chat.md``); `before` is None for a new file.
 
-    `also` are new files that go with it, by path: the test of a new script. `expect` is what its author predicts.
+    `also` are new files that go with it, by path: the test of a new script. `gone` are paths at which nothing is any
+    more, its own among them where the file is removed: then `after` is empty. `expect` is what its author predicts.
     """
 
     path: str
@@ -57,6 +63,7 @@ class Candidate(msgspec.Struct, frozen=True):
     after: TrialFile
     also: Mapping[str, TrialFile] = {}
     expect: Prediction | None = None
+    gone: tuple[str, ...] = ()
 
     @property
     def is_hook(self) -> bool:
@@ -69,6 +76,16 @@ class Candidate(msgspec.Struct, frozen=True):
         return self.path.startswith(PROFILES)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the file is removed."""
+        return self.path in self.gone
+
+    @property
+    def is_uncalled(self) -> bool:
+        """Whether no past call could be answered with it: scripts do not get a profile."""
+        return self.is_profile or (self.is_hook and self.is_gone)
+
+    @property
     def file(self) -> str:
         """The bare name of its file."""
         return self.path.partition("/")[2]
@@ -76,7 +93,7 @@ class Candidate(msgspec.Struct, frozen=True):
     @property
     def changes(self) -> Changes:
         """What is different in a workspace with the candidate in place."""
-        return {self.path: self.after, **self.also}
+        return {self.path: self.after, **self.also, **dict.fromkeys(self.gone)}
 
 
 class GateContext(msgspec.Struct, frozen=True):
@@ -143,22 +160,23 @@ class Candidates:
             bits |= stat.S_IXUSR
         return Candidate(path, before, TrialFile(after, bits), also or {}, expect)
 
+    def mark(self, candidate: Candidate, context: GateContext, claim: str) -> str:
+        """Return what stands for a candidate and for all that it is judged by, in hex; see `gate.known`.
+
+        Space at the end of its text does not count.
+        """
+        what = (candidate.path, candidate.after.content.rstrip(), candidate.after.mode, candidate.also, claim)
+        files = {path: (one.blob, one.mode) for path, one in self._storage.ledger.files.items()}
+        by = (files, context.restored, self._config, self._storage.references.standing())
+        return sha256(msgspec.json.encode([what, by], order="sorted")).hexdigest()
+
     async def context(self, candidate: Candidate) -> GateContext:
         """Return the live state around a candidate."""
         storage, scripts = self._storage, self._scripts
-        restored: dict[str, TrialFile | None] = {}
-        for one in storage.ledger.check():
-            version, good = storage.ledger.files.get(one.path), storage.ledger.good(one.path)
-            restored[one.path] = (
-                TrialFile(good, version.mode) if version is not None and good is not None else None
-            )
         try:
-            outside = await unaccepted(storage.repository, storage.revisions, self._config.loads)
-        except FAILED as error:
-            raise NotChanged(
-                f"{candidate.path} was not changed: git cannot say what nobody accepted outside the guarded folders "
-                f"({error})"
-            ) from None
+            restored, outside = await self.restored()
+        except NotChanged as error:
+            raise NotChanged(f"{candidate.path} was not changed: {error}") from None
         file = candidate.file if candidate.is_hook else ""
         kept = await storage.records.read(file or None)
         terms = await self._policy.terms()
@@ -172,8 +190,8 @@ class Candidates:
             ) from None
         return GateContext(
             root=storage.ledger.root,
-            restored={**outside, **restored},
-            outside=sorted(outside),
+            restored=restored,
+            outside=outside,
             live=live,
             others=[one for one in scripts.registrations if one.file != file],
             hooks={
@@ -188,6 +206,23 @@ class Candidates:
             grant=grant,
             neighbours=neighbours,
         )
+
+    async def restored(self) -> tuple[dict[str, TrialFile | None], list[str]]:
+        """Return `GateContext.restored` and `GateContext.outside`. Raises `NotChanged`."""
+        storage = self._storage
+        found: dict[str, TrialFile | None] = {}
+        for one in storage.ledger.check():
+            version, good = storage.ledger.files.get(one.path), storage.ledger.good(one.path)
+            found[one.path] = (
+                TrialFile(good, version.mode) if version is not None and good is not None else None
+            )
+        try:
+            outside = await unaccepted(storage.repository, storage.revisions, self._config.loads)
+        except FAILED as error:
+            raise NotChanged(
+                f"git cannot say what nobody accepted outside the guarded folders ({error})"
+            ) from None
+        return {**outside, **found}, sorted(outside)
 
     def _grant(
         self,

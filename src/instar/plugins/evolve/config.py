@@ -71,6 +71,16 @@ class EvolveConfig(msgspec.Struct, frozen=True):
     replay_records: Annotated[
         int, Meta(ge=0, le=10_000, description="Past inputs that are kept for each hook; 0: none.")
     ] = 50
+    score_runs: Annotated[
+        int,
+        Meta(ge=1, le=4096, description="Pairs of scores that an eval may take where chance plays a part."),
+    ] = 512
+    score_seconds: Annotated[
+        int, Meta(ge=1, le=86_400, description="Seconds that all evals of one change may take.")
+    ] = 60
+    score_tokens: Annotated[
+        int, Meta(ge=0, description="Tokens that all evals of one change may use; 0: any number.")
+    ] = 0
     probation_failures: Annotated[
         int,
         Meta(
@@ -105,6 +115,22 @@ class EvolveConfig(msgspec.Struct, frozen=True):
             extra={"tighter": "added"},
         ),
     ] = []
+    forget_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=365,
+            description="Days without use after which what the agent made is proposed for removal; 0: never.",
+        ),
+    ] = 30
+    half_life_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=365,
+            description="Days after which what a change was accepted for counts half; 0: it never fades.",
+        ),
+    ] = 30
     remote: Annotated[
         str,
         Meta(description="The bare git repository that workers share the workspace by: a path or a URL."),

@@ -14,7 +14,8 @@ from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
-from instar.plugins.evolve.gate import authority
+from instar.plugins.evolve.forget.forgetting import Forgetting
+from instar.plugins.evolve.gate import authority, score
 from instar.plugins.evolve.heartbeat.shared import SharedSchedule
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.install import ChangeCause, ChangeInstaller
@@ -22,6 +23,7 @@ from instar.plugins.evolve.ledger.goodtree import NotServed, Served
 from instar.plugins.evolve.ledger.ledger import WorkspaceBusy
 from instar.plugins.evolve.ledger.own import Safe, Unkept
 from instar.plugins.evolve.points import CANDIDATE, asker
+from instar.plugins.evolve.probation.held_out import HeldOutEvals
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.recording import ChangeRecorder
 from instar.plugins.evolve.rollback import Rollback
@@ -65,6 +67,10 @@ class EvolveEngine:
         self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real, publish)
         self.change_installer = ChangeInstaller(self.storage, publish, refresh)
         candidates = Candidates(self.storage, self.policy, self.scripts, self.config)
+        limits = score.ScoreLimits(
+            self.config.score_runs, self.config.score_seconds, self.config.score_tokens
+        )
+        self.held_out = HeldOutEvals(self.storage, self.policy, candidates, self.observer, limits)
         self.evolution = Evolver(
             self.storage,
             self.policy,
@@ -72,9 +78,19 @@ class EvolveEngine:
             self.change_installer,
             self.observer,
             asker(given, CANDIDATE),
+            self.held_out,
+            limits,
         )
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.storage, self.change_installer, self.observer, lock, may_change)
+        self.forgetting = Forgetting(
+            self.storage,
+            self.scripts,
+            self.evolution,
+            self.rollback,
+            self.change_installer,
+            self.config,
+        )
         self.recording = ChangeRecorder(self.history, lock, self._announce)
         self.shared = SharedRepository(
             self.config.remote,
@@ -107,6 +123,7 @@ class EvolveEngine:
         rename_versions(self.storage.database, self.storage.ledger)
         self.history.guarded = self._guarded
         if self.safe is None:
+            self.storage.references.open()
             await self.history.keep_in(self.storage.database)
         await self.storage.own.open()
         if self.safe is not None:

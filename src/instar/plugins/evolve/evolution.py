@@ -4,16 +4,16 @@ One change at a time. Whoever makes it, it is one commit and one epoch (`ledger.
 """
 
 import asyncio
-import stat
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from instar.plugin import accepted
-from instar.plugins.evolve import edit
+from instar.plugins.evolve import alternatives
+from instar.plugins.evolve import attempt as attempts
+from instar.plugins.evolve.alternatives import Fate
+from instar.plugins.evolve.attempt import ChangeAttempt, Installed, Progress, Stage
 from instar.plugins.evolve.candidate import (
     Candidate,
     CandidateRefused,
@@ -23,17 +23,14 @@ from instar.plugins.evolve.candidate import (
     text,
 )
 from instar.plugins.evolve.database import LOST
-from instar.plugins.evolve.discovery import collisions
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
-from instar.plugins.evolve.gate import authority, pending, replay, score, stages
-from instar.plugins.evolve.gate.report import GateReport, Outcome, StagePassed
+from instar.plugins.evolve.forget import evidence
+from instar.plugins.evolve.gate import pending, score
+from instar.plugins.evolve.gate.report import Outcome
 from instar.plugins.evolve.gate.stages import GateVerdict
-from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.history import trailers
-from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.history.pins import BadPin
 from instar.plugins.evolve.history.repository import whole
-from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.install import (
     ChangeCause,
     ChangeInstaller,
@@ -41,15 +38,19 @@ from instar.plugins.evolve.install import (
     called_by,
 )
 from instar.plugins.evolve.points import CandidateInput
+from instar.plugins.evolve.probation.held_out import HeldOutChange, HeldOutEvals
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.prediction import Prediction
 from instar.plugins.evolve.storage import Storage
-from instar.plugins.evolve.trial import Bench, Changes, NoTrial, TrialFile
-from instar.plugins.evolve.workspace import visible
+from instar.plugins.evolve.trial import TrialFile
 
-Gate = Literal["parse", "test", "replay", "score", "authority"]
 End = Literal["kept", "taken_back", "refused", "rejected"]
-Step = Literal["read", "candidate"] | Gate | Literal["permission", "waiting", "install", "probation"] | End
+Step = (
+    Literal["read", "candidate", "known"]
+    | Stage
+    | Literal["permission", "waiting", "install", "probation"]
+    | End
+)
 """Where a change stands.
 
 An exception (`CandidateRefused`, `NotChanged`) takes it to `refused`, and a person one that waits to `rejected`. What
@@ -58,13 +59,8 @@ back.
 """
 
 _FROZEN: Final = "frozen"
-_NAMED: Final = 5
-"""Files that a refusal names."""
-_WHOLE: Final = 60.0
-"""Seconds that the evals of one candidate may take in all."""
-
-Progress = Callable[[str], None]
-"""Hears of each stage of the gate as it begins."""
+_WHY: Final = 400
+"""Characters of an earlier refusal that a later one repeats."""
 
 
 class Waits(NotChanged):
@@ -73,76 +69,6 @@ class Waits(NotChanged):
     def __init__(self, id: str, text: str) -> None:  # noqa: A002 - the word that a person types
         super().__init__(text)
         self.id = id
-
-
-class Installed(msgspec.Struct, frozen=True):
-    """A change that went live: its commit (None: git failed) and what the gate found."""
-
-    path: str
-    diff: str
-    epoch: int
-    verdict: GateVerdict
-    commit: WorkspaceCommit | None = None
-
-
-@dataclass
-class ChangeAttempt:
-    """A change on its way. Each step adds what it found; what a step has not come to yet is not there.
-
-    `approval` is what a person, `who`, has allowed.
-    """
-
-    path: str
-    change: Change
-    cause: ChangeCause
-    said: Progress = lambda stage: None
-    expect: Prediction | None = None
-    also: Mapping[str, TrialFile] = field(default_factory=dict)
-    approval: pending.PendingEntry | None = None
-    who: str = ""
-    verdict: GateVerdict = field(default_factory=GateVerdict)
-    candidate: Candidate = field(init=False)
-    context: GateContext = field(init=False)
-    bench: Bench = field(init=False)
-    registered: stages.Registered | None = None
-    installed: Installed = field(init=False)
-    begun: float = field(default_factory=time.monotonic)
-
-    @property
-    def changed(self) -> dict[str, TrialFile | None]:
-        """What is different in a copy of the workspace with the candidate in place."""
-        return {**self.context.restored, **self.candidate.changes}
-
-    @property
-    def before(self) -> str | None:
-        """The text that it replaces."""
-        return None if self.candidate.before is None else text(self.candidate.before.content)
-
-    @property
-    def diff(self) -> str:
-        """What it changes."""
-        return edit.diff(self.path, self.before or "", text(self.candidate.after.content))
-
-    def report(self, outcome: Outcome, stage: str = "", why: str = "") -> GateReport:
-        """Return the report of what the gate found so far, and of what became of it."""
-        found = self.verdict
-        return GateReport(
-            file=self.path,
-            outcome=outcome,
-            cause=_kept(self.cause),
-            stage=stage,
-            text=trailers.ends(why),
-            diff=trailers.ends(self.diff),
-            stages=found.stages,
-            ms=round((time.monotonic() - self.begun) * 1000),
-            test=found.test or "",
-            replay=None if found.replay is None else found.replay.plain(),
-            score=() if found.score is None else found.score.lines,
-            granted=self.context.grant,
-            asked=None if found.held is None else found.held.authority,
-            raised=found.raised,
-            prediction=msgspec.to_builtins(self.candidate.expect),
-        )
 
 
 class Evolver:
@@ -159,6 +85,8 @@ class Evolver:
         change_installer: ChangeInstaller,
         observer: Observer,
         object: Callable[[CandidateInput], Awaitable[str]],  # noqa: A002 - the verb
+        held_out: HeldOutEvals,
+        limits: score.ScoreLimits,
     ) -> None:
         self._storage = storage
         self._policy = policy
@@ -166,15 +94,18 @@ class Evolver:
         self._change_installer = change_installer
         self._observer = observer
         self._object = object
+        self._held_out = held_out
+        self._limits = limits
         self.lock = asyncio.Lock()
         self._steps: dict[Step, Callable[[ChangeAttempt], Awaitable[Step]]] = {
             "read": self._read,
             "candidate": self._candidate,
-            "parse": _stage("parse", _parse, "test"),
-            "test": _stage("test", _test, "replay"),
-            "replay": _stage("replay", _replay, "score"),
-            "score": _stage("score", _score, "authority"),
-            "authority": _stage("authority", _authority, "permission"),
+            "known": self._known,
+            "parse": _stage("parse", attempts.start, "test"),
+            "test": _stage("test", attempts.run_tests, "replay"),
+            "replay": _stage("replay", attempts.play_again, "score"),
+            "score": _stage("score", self._score, "authority"),
+            "authority": _stage("authority", attempts.weigh, "permission"),
             "permission": self._permission,
             "waiting": self._waiting,
             "install": self._install,
@@ -210,19 +141,78 @@ class Evolver:
         cause: ChangeCause,
         expect: Prediction | None = None,
         also: Mapping[str, TrialFile] | None = None,
+        claim: str = "",
     ) -> Installed:
         """Change the file at `path` of the workspace, if its candidate passes the gate.
 
+        `claim` names an eval in which it has to show itself better than the reference; "": it may be no worse.
         Raises `CandidateRefused`, `Waits` when a person must allow it first, and `NotChanged`.
         """
         async with self.lock:
-            attempt = ChangeAttempt(path, change, cause, expect=expect, also=also or {})
-            try:
-                await self._go(attempt, "read")
-            except CandidateRefused as error:
-                await self._refused(attempt, error.stage, str(error))
-                raise
+            attempt = ChangeAttempt(path, change, cause, expect=expect, also=also or {}, claim=claim)
+            await self._judged(attempt, "read")
             return attempt.installed
+
+    async def propose(self, proposed: Sequence[ChangeAttempt]) -> list[Fate]:
+        """Try several candidates for one file, one after the other, and install the best of those that pass.
+
+        Returns what became of each, in their order. Only the best one goes on to permission and installation. Raises
+        `NotChanged` when the file may not be changed now.
+        """
+        async with self.lock:
+            await self.may_change(proposed[0].path, proposed[0].cause)
+            fates: list[Fate | None] = []
+            for at, attempt in enumerate(proposed):
+                fates.append(await self._tried(attempt, [one.mark for one in proposed[:at]]))
+            ranks = {
+                at: alternatives.rank(one.verdict, one.diff)
+                for at, one in enumerate(proposed)
+                if fates[at] is None
+            }
+            best, *others = sorted(ranks, key=lambda at: ranks[at]) or [-1]
+            if ranks:
+                fates[best] = await self._fate(proposed[best], "permission")
+            for at in others:
+                why = (
+                    f"alternative {best + 1} was preferred: {alternatives.preferred(ranks[best], ranks[at])}"
+                )
+                fates[at] = self._passed_over(proposed[at], why)
+            return [fate or Fate("installed") for fate in fates]
+
+    async def _tried(self, attempt: ChangeAttempt, before: Sequence[str]) -> Fate | None:
+        """Try one of several candidates. `before` are the marks of those before it. Returns None if it passed."""
+        try:
+            await self._go(attempt, "candidate", "known")
+        except NotChanged as error:
+            return Fate("not tried", str(error))
+        if attempt.mark in before:
+            return Fate("not tried", f"it is the same as alternative {before.index(attempt.mark) + 1}")
+        return await self._fate(attempt, "known", "permission")
+
+    async def _fate(self, attempt: ChangeAttempt, step: Step, until: Step = "probation") -> Fate | None:
+        """Take one of several candidates on as `_judged` does. Returns None if it got there."""
+        try:
+            await self._judged(attempt, step, until)
+        except CandidateRefused as error:
+            return Fate("refused", str(error), error.stage)
+        except NotChanged as error:
+            return Fate("waits" if isinstance(error, Waits) else "refused", str(error))
+        return None
+
+    def _passed_over(self, attempt: ChangeAttempt, why: str) -> Fate:
+        report = self._storage.reports.add(attempt.report("passed over", why=why))
+        self._change_installer.happened("passed over", attempt.cause, [attempt.path], why, report=report)
+        return Fate("passed over", why)
+
+    async def _judged(self, attempt: ChangeAttempt, step: Step, until: Step = "probation") -> None:
+        """Take an attempt on as `_go` does, and report a refusal."""
+        try:
+            await self._go(attempt, step, until)
+        except CandidateRefused as error:
+            report = await self._refused(attempt, error.stage, str(error))
+            if not error.passing:
+                self._storage.known.add(attempt.path, attempt.mark, report)
+            raise
 
     async def approve(
         self,
@@ -305,7 +295,24 @@ class Evolver:
         attempt.candidate = candidates.make(attempt.path, attempt.change, attempt.expect, attempt.also)
         attempt.context = await candidates.context(attempt.candidate)
         attempt.bench = await self._policy.bench()
-        return "parse"
+        attempt.mark = candidates.mark(attempt.candidate, attempt.context, attempt.claim)
+        return "known"
+
+    async def _known(self, attempt: ChangeAttempt) -> Step:
+        """What was refused is not tried again, unless a person wants it."""
+        if attempt.cause.by == "person" or attempt.approval is not None:
+            return "parse"
+        report = self._storage.reports.get(self._storage.known.report(attempt.mark))
+        if report is None:
+            return "parse"
+        attempt.known = report.id
+        raise CandidateRefused(
+            "known",
+            f"just this was refused before, at the stage {report.stage}, and nothing that it is judged by has changed "
+            f"since (report {report.id}): {trailers.one_line(report.text, _WHY)}\n\nPropose something else. A person "
+            f"lets it be tried again by instar evolve again {attempt.path}",
+            passing=True,
+        )
 
     async def _permission(self, attempt: ChangeAttempt) -> Step:
         """Other plugins may refuse what passed its trials; what it raises a person must have allowed."""
@@ -325,7 +332,7 @@ class Evolver:
             )
         )
         if why:
-            raise CandidateRefused("hooks", why)
+            raise CandidateRefused("hooks", why, passing=True)
         if attempt.verdict.raised:
             raise await self._waits(attempt)
         return "install"
@@ -369,6 +376,7 @@ class Evolver:
             gate=[f"{stage.name}: {stage.found} ({stage.ms} ms)" for stage in verdict.stages],
             cost=verdict.ms,
             expect="" if candidate.expect is None else msgspec.json.encode(candidate.expect).decode(),
+            evidence=evidence.found(verdict, attempt.context.live, candidate.expect, attempt.who),
         )
         subject = f"{cause.tool or 'instar evolve'} {candidate.file}"
         try:
@@ -381,10 +389,24 @@ class Evolver:
             raise
         if verdict.settled is not None:
             storage.grants.settle(candidate.file, verdict.settled)
+        self._refer(attempt)
+        if cause.by != "person":
+            self._held_out.installed(HeldOutChange(path, new, old))
         learned = verdict.learned(attempt.context.live, attempt.diff)
         report = storage.reports.add(attempt.report("installed"))
         await self._change_installer.installed(changed, cause, verdict.times, learned, report)
         attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, changed.commit)
+
+    async def _score(self, attempt: ChangeAttempt) -> str:
+        return await attempts.measure(attempt, self._storage.references, self._limits)
+
+    def _refer(self, attempt: ChangeAttempt) -> None:
+        """Compare later scores with what went live, where it has shown itself better or a person said so."""
+        by_hand = attempt.cause.by == "person" and attempt.approval is None
+        if by_hand or attempt.verdict.undecided:
+            self._storage.references.begin()
+        elif attempt.verdict.score is not None:
+            self._storage.references.moved(attempt.verdict.score.better)
 
     async def _waits(self, attempt: ChangeAttempt) -> NotChanged:
         """Let a candidate wait for a person."""
@@ -404,18 +426,20 @@ class Evolver:
         return Waits(
             entry.id,
             f"{path} was not changed. It waits for a person as {entry.id} (instar evolve pending {entry.id}).\n"
-            f"It passed its trials, but it would reach more than it may:\n{raised}\n\n"
+            f"It passed its trials, but {_why_waits(attempt.verdict)}:\n{raised}\n\n"
             f"A person lets it in by instar evolve approve {entry.id}. Propose it without that to have it installed at "
             "once.",
         )
 
     async def _refused(
         self, attempt: ChangeAttempt, stage: str, why: str, outcome: Outcome = "refused"
-    ) -> None:
+    ) -> str:
+        """Report a refusal, and return the id of the gate's report."""
         report = attempt.report(outcome, stage, why)
         gate = {**attempt.verdict.times, stage: report.ms - attempt.verdict.ms}
-        kept = self._storage.reports.add(report)
+        kept = attempt.known or self._storage.reports.add(report)
         await self._change_installer.refused(attempt.path, attempt.cause, stage, why, gate, kept)
+        return kept
 
     def _proposal(self, attempt: ChangeAttempt) -> pending.Proposal:
         candidate, verdict = attempt.candidate, attempt.verdict
@@ -424,172 +448,38 @@ class Evolver:
             base=self._change_installer.version(attempt.path),
             content=text(candidate.after.content),
             raised=verdict.raised,
-            cause=_kept(attempt.cause),
+            cause=attempts.kept(attempt.cause),
             also={path: text(file.content) for path, file in candidate.also.items()},
             diff=attempt.diff,
             test=verdict.test or "",
             replay=verdict.replay.text() if verdict.replay is not None else "",
             prediction=msgspec.to_builtins(candidate.expect),
+            undecided=verdict.undecided,
+            score=verdict.score.text() if verdict.score is not None else "",
         )
 
 
-# -- the gate's stages: each returns what it found, "" where there was nothing to do ---------------------------
-
-
-def _stage(
-    name: Gate, work: Callable[[ChangeAttempt], Awaitable[str]], then: Step
-) -> Callable[[ChangeAttempt], Awaitable[Step]]:
-    """Return the step that does `work`, notes what it found, and goes on to `then`."""
-
-    async def step(attempt: ChangeAttempt) -> Step:
-        attempt.said(name)
-        begun = time.monotonic()
-        try:
-            found = await work(attempt)
-        except NoTrial as error:
-            raise CandidateRefused(name, str(error)) from None
-        except CandidateRefused as refusal:
-            raise _without(attempt, refusal) from None
-        if found:
-            ms = round((time.monotonic() - begun) * 1000)
-            attempt.verdict.stages += (StagePassed(name, found, ms),)
-        return then
-
-    return step
-
-
-def _without(attempt: ChangeAttempt, refusal: CandidateRefused) -> CandidateRefused:
-    """Return the refusal of a trial, which says what was not as it stands in the workspace."""
-    outside = attempt.context.outside
-    if not outside or refusal.stage not in ("parse", "test", "score"):
-        return refusal
-    named = ", ".join(outside[:_NAMED]) + (
-        f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
+def _why_waits(verdict: GateVerdict) -> str:
+    return (
+        "its evals are undecided"
+        if verdict.raised == verdict.undecided
+        else "it would reach more than it may"
     )
-    return CandidateRefused(
-        refusal.stage,
-        f"{refusal}\n\nIt was tried without what nobody accepted: {named} (as a person committed it last, or not "
-        "there). A person accepts such files by a commit of their own, or names their folder in evolve.loads",
-    )
-
-
-async def _parse(attempt: ChangeAttempt) -> str:
-    candidate, context = attempt.candidate, attempt.context
-    if not candidate.is_hook:
-        return stages.profile(candidate) if candidate.is_profile else stages.prompt(candidate)
-    async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
-        attempt.registered = await stages.hook(
-            trial, candidate, context.live, context.prompts, attempt.bench.timeout
-        )
-    mine = attempt.verdict.registration = attempt.registered.registration
-    clashes = [problem for problem in collisions([*context.others, mine])[1] if candidate.file in problem]
-    if clashes:
-        raise CandidateRefused("parse", "\n".join(clashes))
-    return f"it registers {counted(len(mine.tools), 'tool')}"
-
-
-async def _test(attempt: ChangeAttempt) -> str:
-    mine, context = attempt.verdict.registration, attempt.context
-    tests = [one.test for one in context.others] if mine is None else [mine.test]
-    names = [test for test in dict.fromkeys(tests) if test]
-    printed = []
-    for name in names:
-        # A copy of its own for each: what ran before must not have touched the test.
-        try:
-            printed.append(await _run_test(attempt, name, attempt.changed))
-        except CandidateRefused as error:
-            raise await _explained(attempt, name, error) from None
-    if not names:
-        return ""
-    attempt.verdict.test = "\n".join(printed)
-    passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
-    return f"its test {passed}" if attempt.candidate.is_hook else passed
-
-
-async def _run_test(attempt: ChangeAttempt, name: str, changes: Changes) -> str:
-    root = attempt.context.root
-    async with attempt.bench.trials.copy(root, changes) as trial:
-        return await stages.test(trial, root, name, attempt.bench.timeout)
-
-
-async def _explained(attempt: ChangeAttempt, name: str, refusal: CandidateRefused) -> CandidateRefused:
-    """Return the refusal by a test, which says so where the test fails without the candidate too."""
-    if f"tests/{name}" in attempt.candidate.changes:
-        return refusal
-    try:
-        await _run_test(attempt, name, attempt.context.restored)
-    except CandidateRefused as before:
-        why = str(before).partition("\n")[0]
-        return CandidateRefused(
-            refusal.stage,
-            f"the test failed before your change too, so no change can pass it: {why}. A person can mend "
-            f"tests/{name} and run instar evolve accept\n\nWith your change: {refusal}",
-        )
-    return refusal
-
-
-async def _replay(attempt: ChangeAttempt) -> str:
-    candidate, context = attempt.candidate, attempt.context
-    # No script is given a profile: past calls would answer as they did.
-    if candidate.before is None or not context.records or candidate.is_profile:
-        return ""
-    report = attempt.verdict.replay = await replay.of_candidate(
-        candidate, candidate.before, context, attempt.bench
-    )
-    if report.refusal is not None:
-        raise CandidateRefused("replay", report.text())
-    if report.total and not report.replayed:
-        raise CandidateRefused(
-            "replay", f"none of the recorded calls came to an end within {report.limit:g} s: make it faster"
-        )
-    return report.text().partition("\n")[0]
-
-
-async def _score(attempt: ChangeAttempt) -> str:
-    context, evals = attempt.context, _evals(attempt.context)
-    if not evals:
-        return ""
-    contest = score.Contest(context.root, attempt.path, attempt.changed, context.restored, evals)
-    report = await score.score(attempt.bench.trials, contest, timeout=attempt.bench.timeout, seconds=_WHOLE)
-    attempt.verdict.score = report
-    if report.refusal is not None:
-        raise CandidateRefused("score", report.refusal)
-    return f"{counted(len(evals), 'eval')} no worse"
-
-
-def _evals(context: GateContext) -> list[str]:
-    """The accepted evals: one that was taken away by hand still judges, one that was put there does not."""
-    found = set(score.find(context.root))
-    for path, file in context.restored.items():
-        folder, _, name = path.partition("/")
-        if folder == score.FOLDER and "/" not in name:
-            found.discard(name)
-            if file is not None and file.mode & stat.S_IXUSR and visible(name):
-                found.add(name)
-    return sorted(found)
-
-
-async def _authority(attempt: ChangeAttempt) -> str:
-    """Compare what a script would reach with what was granted."""
-    registered, context, verdict = attempt.registered, attempt.context, attempt.verdict
-    if registered is None or context.grant is None:
-        return ""
-    mine, manifest = registered.registration, registered.manifest
-    used = verdict.replay.candidate.actions if verdict.replay is not None else frozenset()
-    asked = authority.asked(mine.tools, manifest, context.grant, context.terms).using(used)
-    verdict.raised = tuple(authority.raises(context.grant, asked, context.neighbours))
-    verdict.held = GrantedVersion(asked, manifest, mine.name, mine.test)
-    verdict.settled = authority.after(context.grant, asked, approved=True, others=context.neighbours)
-    if not verdict.raised:
-        return "no more than was granted"
-    return f"more than was granted: a person {'decides' if attempt.approval is None else 'allowed it'}"
-
-
-def _kept(cause: ChangeCause) -> pending.Cause:
-    return pending.Cause(cause.session, cause.call, cause.tool, cause.agent, cause.message)
 
 
 def _cause(kept: pending.Cause) -> ChangeCause:
     return ChangeCause(
         "agent", kept.tool or "", kept.session or "", kept.call or "", kept.agent or "", kept.message or ""
     )
+
+
+def _stage(
+    name: Stage, work: Callable[[ChangeAttempt], Awaitable[str]], then: Step
+) -> Callable[[ChangeAttempt], Awaitable[Step]]:
+    """Return the step that passes a stage of the gate, and goes on to `then`."""
+
+    async def step(attempt: ChangeAttempt) -> Step:
+        await attempts.passed(attempt, name, work)
+        return then
+
+    return step

@@ -11,9 +11,9 @@ from typing import Final, Self
 import msgspec
 
 from instar.plugin import document, git, process
+from instar.plugins.evolve.attempt import Progress
 from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.evolution import Progress
 from instar.plugins.evolve.gate.pending import Listing, NotPending, PendingEntry
 from instar.plugins.evolve.history.blame import NoLine
 from instar.plugins.evolve.history.commits import WorkspaceCommit
@@ -79,6 +79,13 @@ class Rejected(msgspec.Struct, frozen=True):
     file: str
 
 
+class Again(msgspec.Struct, frozen=True):
+    """A file of which refused candidates, `count` of them, may be tried again."""
+
+    file: str
+    count: int
+
+
 def who() -> str:
     """Return the login name of whoever gives the order: instar's own user, who alone can."""
     try:
@@ -110,6 +117,13 @@ def unpin(engine: EvolveEngine, file: str) -> Pin:
     return done
 
 
+def again(engine: EvolveEngine, file: str) -> Again:
+    """Let the agent propose once more what was refused for a file. Raises `OSError`."""
+    done = Again(file, engine.storage.known.again(file))
+    engine.change_installer.happened("again", PERSON, [file], f"by {who()}")
+    return done
+
+
 def pending(engine: EvolveEngine, *, rejected: bool) -> Listing:
     """Return what waits for a person, with what was rejected or without."""
     listed = engine.storage.pending.list()
@@ -121,8 +135,12 @@ def pending(engine: EvolveEngine, *, rejected: bool) -> Listing:
 
 
 async def approve(engine: EvolveEngine, id: str, said: Progress = lambda stage: None) -> Made:  # noqa: A002 - the word that they type
-    """Install what waits under `id`. Raises `NotPending`, `CandidateRefused`, `NotChanged`."""
+    """Install, or take back, what waits under `id`. Raises `NotPending`, `CandidateRefused`, `NotChanged`."""
     demand_live(engine)
+    entry = engine.storage.pending.get(id)
+    if entry.proposal.takes_back:
+        changed = await engine.forgetting.approve(entry, who(), said)
+        return Made.of(engine, changed.files, changed.epoch, changed.commit)
     installed = await engine.evolution.approve(id, who(), said)
     return Made.of(engine, [installed.path], installed.epoch, installed.commit)
 

@@ -74,7 +74,7 @@ class Rollback:
         """
         async with self._lock:
             revision = await self._storage.revisions.last(ref)
-            before = await self._before(revision)
+            before = await self.before(revision)
             for path in before.files:
                 await self._may_change(path, cause)
             if check is not None:
@@ -89,11 +89,15 @@ class Rollback:
             changed = await self._change_installer.make(before.files, subject, called_by(cause, said), left)
             for path in changed.files:
                 self._settle(path, old[path], cause)
+            if cause.by == "person":
+                self._storage.references.begin()
+            else:
+                self._storage.references.taken_back()
             await self._change_installer.rolled_back(changed, cause, f"{revision.id[:12]} {revision.subject}")
             return changed
 
-    async def _before(self, change: Revision) -> Before:
-        """Return the files before a change: as the ledger has them, else as git does.
+    async def before(self, change: Revision) -> Before:
+        """Return the guarded files of a change as they were before it: as the ledger has them, else as git does.
 
         The ledger has what a person left and never committed too. Raises `NotChanged` and `repository.NoSuchChange`.
         """
@@ -154,6 +158,7 @@ class Rollback:
                 changed = await self._storage.installer.accept(trailers.write("accept by hand", said), paths)
             for path in changed.files:
                 self._observer.placed(path, self._change_installer.version(path) or None)
+            self._storage.references.begin()
             self._change_installer.happened("accepted", ChangeCause(by="person"), changed.files, "", changed)
             await self._change_installer.live(changed)
             return changed
@@ -195,6 +200,7 @@ class Rollback:
         except NotChanged as error:
             return f"{one.file} was to be rolled back ({one.why}), which failed: {error}"
         self._observer.rolled_back(one)
+        self._storage.references.taken_back()
         await self._change_installer.rolled_back(changed, ChangeCause(by="instar"), one.why)
         return f"{one.file} was rolled back to its version before: {one.why}"
 

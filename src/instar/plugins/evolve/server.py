@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Tool, View, event, process, wire
@@ -9,11 +10,12 @@ from instar.plugins.evolve import discovery, script, script_tools, settings, too
 from instar.plugins.evolve.dispatch import Dispatch
 from instar.plugins.evolve.effects import HookEffects
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.heartbeat.heart import Heart
+from instar.plugins.evolve.heartbeat.heart import GRACE, Heart
 from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.ledger.own import Unkept
 from instar.plugins.evolve.notices import Notices
 from instar.plugins.evolve.notifications import Notifications
+from instar.plugins.evolve.probation.held_out import HeldOutWatch
 from instar.plugins.evolve.profiles import Profiles
 from instar.plugins.evolve.routes import EvolveRoutes
 from instar.plugins.evolve.sessions import ScriptSessions
@@ -21,6 +23,7 @@ from instar.plugins.evolve.workspace import LocatedWorkspace, Workspace, locate,
 
 log = logging.getLogger("instar.evolve")
 
+_HOUR: Final = 3600.0
 _LOOK: Final = 0.5
 """Seconds after which the database is asked for what other workers accepted."""
 
@@ -69,7 +72,7 @@ class Evolve:
         self._prepared = False
         self._frozen_for = ""
         self._refreshing = asyncio.Lock()
-        self._following: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.tools: dict[str, Tool] = {}
         safe = bool(given.flags.get("safe"))
         self.engine = EvolveEngine(
@@ -81,6 +84,7 @@ class Evolve:
         self.notices = Notices(self.engine.storage.database)
         self.effects = HookEffects(self.engine, given.client, self.notices, lambda: self._settings)
         self.notifications = Notifications(self.engine, given.client, self.effects, self.notices)
+        self.held_out = HeldOutWatch(self.engine.held_out, self.notifications.settle)
         self.dispatch = Dispatch(self.scripts, given.client, self.effects)
         self.sessions = ScriptSessions(
             self.engine,
@@ -110,7 +114,9 @@ class Evolve:
         await self.refresh()
         self.heart.start()
         if self.engine.shared.url and self._input.automatic:
-            self._following = asyncio.create_task(self._follow(), name="follow the shared workspace")
+            self._spawn(self._follow(), "follow the shared workspace")
+        if self.engine.safe is None and self._input.automatic:
+            self._spawn(self._forget(), "look what is not used")
 
     def hooks(self) -> Hooks:
         """Return what evolve does at which hook point."""
@@ -151,6 +157,8 @@ class Evolve:
             self._frozen_for = await self.engine.evolution.frozen()
             if await self.scripts.discover() or changed:
                 self._rebuild()
+            if self.engine.safe is None and not self._input.halted():
+                self.held_out.wake()
 
     async def _follow(self) -> None:
         """Use what other workers accept, and push what is accepted here, also while no session works."""
@@ -166,6 +174,19 @@ class Evolve:
                     epoch = self.engine.storage.ledger.epoch
             except Exception:
                 log.exception("evolve=shared followed=false")
+
+    async def _forget(self) -> None:
+        """Look once a day what is not used. The first prompt comes before."""
+        while True:
+            await asyncio.sleep(GRACE)
+            try:
+                await self.engine.forgetting.daily()
+            except Exception:
+                log.exception("evolve=forget looked=false")
+            await asyncio.sleep(_HOUR)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
 
     def _rebuild(self) -> None:
         registrations = self.scripts.registrations
@@ -224,10 +245,11 @@ class Evolve:
         await self.heart.heard(happened)
 
     async def _dispose(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.heart.close()
+        await self.held_out.close()
         await self.notifications.close()
         await self.engine.close()
         await self._processes.close()

@@ -63,6 +63,8 @@ class ScriptSessions:
         for failure in self._scripts.take_failures():
             async with self._engine.recording.recording("recover", given.session_id, ids.new("evt")):
                 await self._dispatch.failed(given.session_id, given.agent, failure)
+        if self._engine.safe is None:
+            self._engine.storage.uses.request()
         self._engine.observer.flush()
         await self._notifications.settle()
 
@@ -189,6 +191,8 @@ class ScriptSessions:
             output.prompt = prompt
         elif output.prompt is None:
             output.prompt = self._scripts.prompts.text("compaction") or None
+            if output.prompt:
+                self._engine.storage.uses.add("prompts/compaction.md", "compacting")
 
     async def event(self, event: Any) -> None:
         """Take note of what happened in sessions."""

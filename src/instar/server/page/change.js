@@ -33,6 +33,7 @@ const ABOUT = /** @type {Record<string, string>} */ ({
 export const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
   installed: ["installed", "good"],
   refused: ["refused", "bad"],
+  "passed over": ["passed over", "plain"],
   waits: ["waits for you", "warn"],
   decided: ["waited for you", "plain"],
   "taken back": ["installed, then taken back", "plain"],
@@ -140,6 +141,7 @@ function Gate({ report, isWaiting }) {
   const title = {
     installed: "Why it was let in",
     refused: "Why it was refused",
+    "passed over": "Why another one was preferred",
     waits: isWaiting ? "Why it waits" : "Why it waited",
   }[/** @type {string} */ (report.outcome)];
   return html`<h2>${title}</h2>
@@ -198,26 +200,14 @@ function Replay({ replay }) {
 
 /** @param {{ lines: Plain[] }} props */
 function Scores({ lines }) {
-  return html`<div class="wide" tabindex="0" role="region" aria-label="Scores"><table class="figures"><thead><tr><th scope="col">Eval</th><th scope="col">Before</th><th scope="col">After</th><th scope="col">May be worse by</th><th scope="col">Verdict</th></tr></thead>
-    <tbody>${lines.map(
-      (
-        one,
-      ) => html`<tr><th scope="row">${one.name}</th><td>${spread(one.live)}</td><td>${spread(one.candidate)}</td><td>${digits(one.margin ?? 0)}</td>
-      <td>${one.refused ?? one.ignored ?? `no worse (${one.better ?? "higher"} is better)`}</td></tr>`,
-    )}</tbody></table></div>`;
+  return html`<div class="wide" tabindex="0" role="region" aria-label="Scores"><table class="figures"><thead><tr><th scope="col">Eval</th><th scope="col">Reference</th><th scope="col">Candidate</th><th scope="col">Pairs</th><th scope="col">Spread</th><th scope="col">May be worse by</th><th scope="col">Verdict</th></tr></thead>
+    <tbody>${lines.map((one) => {
+      const measured = [one.reference, one.candidate, one.pairs, one.spread, one.margin];
+      return html`<tr><th scope="row">${one.name}</th>${measured.map((figure) => html`<td>${one.pairs ? digits(figure ?? 0) : "–"}</td>`)}
+      <td>${one.refused ?? one.ignored ?? one.undecided ?? `${one.verdict} (${one.better ?? "higher"} is better)`}</td></tr>`;
+    })}</tbody></table></div>`;
 }
 
-/** A median and how far its runs lie apart. @param {number[]} [runs] */
-function spread(runs = []) {
-  if (!runs.length) return "–";
-  const sorted = [...runs].sort((a, b) => a - b);
-  const half = sorted.length >> 1;
-  const median = sorted.length % 2 ? (sorted[half] ?? 0) : ((sorted[half - 1] ?? 0) + (sorted[half] ?? 0)) / 2;
-  const [low, high] = [sorted[0] ?? 0, sorted.at(-1) ?? 0];
-  return runs.length > 1
-    ? `${digits(median)} (${digits(low)} to ${digits(high)} in ${runs.length} runs)`
-    : digits(median);
-}
 /** @param {number} value */
 const digits = (value) => String(Number(value.toPrecision(6)));
 

@@ -18,9 +18,10 @@ from tests.confinement import remember
 from instar.cli.door import Context
 from instar.plugin import process
 from instar.plugins.evolve import edit
+from instar.plugins.evolve.attempt import Installed
 from instar.plugins.evolve.cli import group as command
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.evolution import Installed, Waits
+from instar.plugins.evolve.evolution import Waits
 from instar.plugins.evolve.install import ChangeCause
 from instar.plugins.evolve.settings import EvolveSettings
 from instar.plugins.evolve.workspace import GUARDED

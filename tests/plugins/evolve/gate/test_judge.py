@@ -269,7 +269,7 @@ async def test_a_candidate_that_scores_worse_than_what_is_live_is_refused(root, 
         await live.write(bot("# point\n# point\n# point"))
         assert "(refused at the stage score)" in await live.refused(bot("# point\n# point"))
         said = await live.said("evolve_prompt_write", prompt="chat.md", content="Be kind, point by point.\n")
-        assert "1 eval no worse" in said
+        assert "1 better in " in said
 
 
 @pytest.mark.slow

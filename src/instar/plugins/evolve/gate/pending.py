@@ -7,7 +7,6 @@ version that it was judged against and each sentence of what it raises, and an i
 
 import secrets
 import time
-import unicodedata
 from collections.abc import Callable
 from hashlib import sha256
 from sqlite3 import Connection
@@ -16,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from instar.plugins.evolve.database import Database
-from instar.plugins.evolve.history.trailers import ends
+from instar.plugins.evolve.history.trailers import ends, escaped
 
 T = TypeVar("T")
 
@@ -52,7 +51,10 @@ class Proposal(msgspec.Struct, frozen=True):
 
     `file` is its path in the workspace and `base` git's id of the live version that it was judged against,
     "" for a new file; `also` are new texts of files that go with it, by path. `raised` is what
-    `authority.raises` said. `diff`, `test` and `replay` are texts for a person; `prediction` is as the model gave it.
+    `authority.raises` said, and before it a sentence on each eval that is `undecided`. `diff`, `test`, `replay` and
+    `score` are texts for a person; `prediction` is as the model gave it.
+    `takes_back` is the commit that approving takes back, "" for a change that is new: then `content` and `also` are the
+    texts of before it, "" where no file was, and the first of `raised` says why it is proposed.
     """
 
     file: str
@@ -65,6 +67,9 @@ class Proposal(msgspec.Struct, frozen=True):
     test: str = ""
     replay: str = ""
     prediction: Any = None
+    takes_back: str = ""
+    undecided: tuple[str, ...] = ()
+    score: str = ""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -108,13 +113,17 @@ class PendingEntry(msgspec.Struct, frozen=True):
         lines += [f"proposed by: {', '.join(cause)}"] if cause else []
         if self.decision:
             lines.append(f"{self.state} by {self.decision.by}")
-        lines += ["it would reach more:", *(f"- {sentence}" for sentence in asked.raised)]
+        head = "a person has to allow:" if asked.undecided else "it would reach more:"
+        if asked.takes_back:
+            head = f"it would take back {asked.takes_back[:12]} and what the agent changed there since:"
+        lines += [head, *(f"- {sentence}" for sentence in asked.raised)]
         if asked.prediction is not None:
             lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")
-        said = [_visible(line.replace("\n", " ")) for line in lines]
-        parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay)]
-        parts += [(f"new file {path}", text) for path, text in sorted(asked.also.items())]
-        return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
+        said = [escaped(line.replace("\n", " ")) for line in lines]
+        parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay), ("score", asked.score)]
+        also = "file" if asked.takes_back else "new file"
+        parts += [(f"{also} {path}", text) for path, text in sorted(asked.also.items())]
+        return "\n".join([*said, *(f"\n{escaped(name)}:\n{escaped(text)}" for name, text in parts if text)])
 
     def is_of(self, proposal: Proposal) -> bool:
         """Whether what a person says of it is said of just this: this file, text and base, with these sentences."""
@@ -221,6 +230,7 @@ def digest(proposal: Proposal) -> str:
             proposal.content,
             proposal.raised,
             sorted(proposal.also.items()),
+            *([proposal.takes_back] if proposal.takes_back else []),
         ]
         return sha256(msgspec.json.encode(bound)).hexdigest()
     except UnicodeEncodeError as error:
@@ -269,17 +279,8 @@ def _is_replaced(one: PendingEntry, proposal: Proposal) -> bool:
 
 
 def _cut(proposal: Proposal) -> Proposal:
-    shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay")}
+    shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay", "score")}
     return msgspec.structs.replace(proposal, **shown)
-
-
-def _visible(text: str) -> str:
-    """The text with what commands a terminal, or is not seen, as an escape; line feeds and tabs stay."""
-    return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode() for char in text)
-
-
-def _is_seen(char: str) -> bool:
-    return char in "\n\t" or char.isprintable() or unicodedata.category(char) == "Zs"
 
 
 def _now() -> int:

@@ -1,57 +1,81 @@
-"""Score, the fourth stage of the gate: a candidate may not be worse than what is live.
+"""Score, the fourth stage of the gate: a candidate may not be worse than what a person accepted.
 
 Each executable in ``evals/`` is an *eval*. It is started as ``evals/<name>`` in the workspace, in a sandboxed copy of
-its own for each run, with ``{"file": "hooks/x.py"}`` on its standard input: the file that is to be changed. It ends
-with exit code 0, and the last line that it prints (empty ones do not count) is a number, or an object::
+its own for each run, with ``{"file": "hooks/x.py", "seeds": [3000001, 3000002]}`` on its standard input: the file that
+is to be changed, and numbers of which each stands for an input and its chance. It ends with exit code 0, and the last
+line that it prints (empty ones do not count) is a number, or an object::
 
-    {"score": 0.83, "tolerance": 0.02, "better": "higher", "runs": 5}
+    {"scores": [0.8, 0.6], "range": [0, 1], "tolerance": 0.05, "better": "higher", "runs": 400, "tokens": 1200}
 
-`tolerance` (0 or more, default 0) is how much worse a candidate may be, in the score's own unit; `better` is
-``"higher"`` (default) or ``"lower"``; `runs` (1 to `MAX_RUNS`, default 1) how often to run it where chance plays a
-part. Other keys are for people.
+`scores` has one score for each seed, in their order; an eval that heeds no seeds prints `score`, a number, instead.
+`range` is between which scores lie (default 0 to 1), `tolerance` how much worse a candidate may be, in the score's own
+unit, `better` is ``"higher"`` (default) or ``"lower"``. `runs` (1 to `MAX_RUNS`) is how many pairs of scores may be
+taken where chance plays a part; `tokens` is what the run used, and `cost` what it cost in US dollars. Other keys are
+for people.
 
-The rule: with `runs` = n the eval is run n times with the live file and n times with the candidate, in the order live,
-candidate, candidate, live, …, so that a machine that becomes slower meanwhile slows both alike. The candidate is
-refused when its median is worse than live's by more than ``tolerance + 2 * e``, where e = 1.2533 * s * sqrt(2 / n) is
-the standard error of the difference of two medians, and s the standard deviation of *live's* scores. The candidate's
-own spread is left out on purpose: one that scores at random must not earn a wider margin by that.
+A candidate is compared with the *reference* of each eval: what stood when a person last accepted something, or the
+version since then that has shown itself better in that eval. What is live may be a little worse than the reference, by
+what could not be told from chance; were it the measure, many such steps would lead anywhere.
 
-What `tolerance`, `better` and `runs` are is read from live's first run, never from the candidate's: an eval runs the
-candidate's code, which might say what it likes. A run that fails (exit code, signal, time, no number) refuses the
-candidate; an eval that fails with the live file is named and does not count. The time for
-all evals together is limited; what did not finish in it refuses (a gate fails closed).
+- Where chance plays no part (`score`, and `runs` is 1 or left out) the eval is run once with each. The candidate is
+  refused when it is worse by more than the tolerance (default 0).
+- Where it does, reference and candidate get the same seeds, which no candidate before had, in batches that grow, and
+  take turns in who begins, until `paired.PairedTest` has decided; the tolerance is its margin (default and at least a
+  fiftieth of the range). A candidate that is shown to be worse is refused. One that is not shown to be no worse when
+  the runs, the time or the tokens for evals are used up is *undecided*: it waits for a person.
+
+What a statement says beside the scores is read from the reference's first run, never from the candidate's: an eval runs
+the candidate's code, which might say what it likes. A run that fails (exit code, signal, time, no score, out of the
+range) refuses the candidate; an eval whose first run with the reference fails is named and does not count.
 """
 
 import math
-import os
-import stat
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from instar.plugin import process
-from instar.plugins.evolve.trial import Changes, NoTrial, Trials
+from instar.plugins.evolve.gate.paired import PairedTest, Verdict
+from instar.plugins.evolve.trial import Changes, NoTrial, Trials, listed
 
 FOLDER: Final = "evals"
-MAX_RUNS: Final = 32
+MAX_RUNS: Final = 4096
+SEEDS: Final = 1_000_000
+"""Seeds that one candidate may be given: those of another begin at the next multiple."""
+_MARGIN: Final = 0.02
+"""The least margin where chance plays a part, as a part of the range: less takes more pairs than anybody has."""
+_FIRST: Final = 8
+"""Pairs of the first batch. Each further one has as many as all before."""
 _SHOWN: Final = 2000
 _ALMOST: Final = 0.05
 """Seconds below which no further run is begun: a sandbox alone takes that long."""
-_MEDIAN: Final = 1.2533
-"""The standard error of a median over that of a mean, for normal errors: sqrt(pi / 2)."""
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """What one run of an eval said."""
+    """What one run of an eval said: one score (`score`), or one for each seed. `runs` 0: it did not say."""
 
-    score: float
-    tolerance: float = 0.0
+    score: float | None = None
+    scores: tuple[float, ...] = ()
+    range: tuple[float, float] = (0.0, 1.0)
+    tolerance: float | None = None
     better: Literal["higher", "lower"] = "higher"
-    runs: int = 1
+    runs: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether chance plays no part, so that one run of each says all."""
+        return not self.scores and self.runs <= 1
+
+    @property
+    def found(self) -> tuple[float, ...]:
+        """Return the scores, also where it is one."""
+        return self.scores or ((self.score,) if self.score is not None else ())
 
 
 class Failed(Exception):
@@ -61,32 +85,75 @@ class Failed(Exception):
         super().__init__(f"{why}; it printed:\n{printed}" if printed else why)
 
 
-class Contest(msgspec.Struct, frozen=True):
-    """What is compared: `file` of the workspace `source` with the changes `live`, and with `candidate`.
+class OutOfTime(Exception):
+    """The time for all evals is over."""
 
-    `live` is empty where the workspace stands as accepted. `evals` are names in ``evals/``, see `find`.
+
+class Eval(Protocol):
+    """What measures a workspace."""
+
+    @property
+    def name(self) -> str:
+        """What people call it: in ``evals/`` its file's name."""
+        ...
+
+    async def run(self, changes: Changes, seeds: Sequence[int], until: float) -> Statement:
+        """Measure the workspace with `changes`, with these seeds.
+
+        Raises `Failed`, `OutOfTime` when the monotonic clock has passed `until`, and `NoTrial`.
+        """
+        ...
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """What is compared: the workspace with the changes `candidate`, and with those of each eval's reference, by name.
+
+    `risk` is what `paired.risk_of` gives, `first_seed` the first of `SEEDS` numbers that no contest before had.
     """
 
-    source: Path
-    file: str
     candidate: Changes
-    live: Changes
-    evals: Sequence[str]
+    references: Mapping[str, Changes]
+    evals: Sequence[Eval]
+    risk: float
+    first_seed: int
+
+
+class ScoreLimits(msgspec.Struct, frozen=True):
+    """What all evals of a candidate may use: pairs for each of them, seconds and tokens (0: any number) together."""
+
+    runs: int = 512
+    seconds: float = 60.0
+    tokens: int = 0
 
 
 class EvalLine(msgspec.Struct, frozen=True):
-    """One eval: its scores in the order of the runs, by how much the candidate might be worse, and what came of it.
+    """One eval: means over its pairs, the standard deviation of their differences, and what came of it.
 
-    `ignored` says why it does not count, `refused` why the candidate may not be installed; at most one is set.
+    `margin` is by how much the candidate might be worse, in the score's unit. `ignored` says why it does not count,
+    `refused` why the candidate may not be installed, `undecided` why a person has to decide; at most one is set.
     """
 
     name: str
-    live: tuple[float, ...] = ()
-    candidate: tuple[float, ...] = ()
+    verdict: Verdict = "undecided"
+    pairs: int = 0
+    reference: float = 0.0
+    candidate: float = 0.0
+    spread: float = 0.0
     margin: float = 0.0
     better: Literal["higher", "lower"] = "higher"
     ignored: str | None = None
     refused: str | None = None
+    undecided: str | None = None
+
+    def text(self) -> str:
+        """Return the line for the model and for a person."""
+        said = f"evals/{self.name}:"
+        if self.pairs:
+            many = f", means of {self.pairs} pairs, spread {self.spread:.3g}" if self.pairs > 1 else ""
+            said += f" reference {self.reference:.6g}, candidate {self.candidate:.6g} ({self.better} is better{many})"
+        if self.ignored is not None:
+            return f"{said} does not count: {self.ignored}"
+        return f"{said} {self.refused or self.undecided or self.verdict}"
 
 
 class ScoreReport(msgspec.Struct, frozen=True):
@@ -99,41 +166,73 @@ class ScoreReport(msgspec.Struct, frozen=True):
     def refusal(self) -> str | None:
         """Why the candidate may not be installed, for the model; None when it may."""
         refusing = (line for line in self.lines if line.refused is not None)
-        return next((f"the eval evals/{line.name} refuses it. {_shown(line)}" for line in refusing), None)
+        return next((f"the eval evals/{line.name} refuses it. {line.text()}" for line in refusing), None)
+
+    @property
+    def undecided(self) -> list[str]:
+        """The evals that did not decide."""
+        return [line.name for line in self.lines if line.undecided is not None]
+
+    @property
+    def better(self) -> list[str]:
+        """The evals in which the candidate was shown to be better."""
+        return [line.name for line in self.lines if line.verdict == "better"]
+
+    def found(self) -> str:
+        """Return in a few words what came of the evals that count."""
+        counts = [line.verdict for line in self.lines if line.ignored is None]
+        said = [f"{counts.count(verdict)} {verdict}" for verdict in dict.fromkeys(counts)]
+        return f"{', '.join(said) or 'no eval counts'} in {self.seconds:.1f} s"
 
     def text(self) -> str:
         """Return the report for the model and for a person: a line for each eval."""
-        if not self.lines:
-            return "no evals"
-        return "\n".join(_shown(line) for line in self.lines)
+        return "\n".join(line.text() for line in self.lines) or "no evals"
 
 
-def find(source: Path) -> list[str]:
-    """Return the evals of a workspace in alphabetical order: executable files, no links, no hidden names."""
-    try:
-        entries = list(os.scandir(source / FOLDER))
-    except OSError:
-        return []
-    return sorted(entry.name for entry in entries if not entry.name.startswith((".", "__")) and _runs(entry))
+class ProgramEval(msgspec.Struct, frozen=True):
+    """The program ``evals/<name>`` of the workspace `source`. `timeout`, in seconds, is for one run."""
+
+    name: str
+    trials: Trials
+    source: Path
+    file: str
+    timeout: float
+
+    async def run(self, changes: Changes, seeds: Sequence[int], until: float) -> Statement:
+        """Run it in a copy of its own: what a run leaves behind must not reach the next one. Raises as `Eval.run`."""
+        async with self.trials.copy(self.source, changes) as trial:
+            left = until - time.monotonic()
+            if left < _ALMOST:
+                raise OutOfTime
+            timeout = min(self.timeout, left)
+            stdin = msgspec.json.encode({"file": self.file, "seeds": seeds})
+            changed = trial.watch()
+            try:
+                output = await trial.run([str(trial.root / FOLDER / self.name)], stdin=stdin, timeout=timeout)
+            except process.ProcessError as error:
+                raise Failed("it could not be started", str(error)) from None
+            if touched := changed():
+                raise Failed(f"{', '.join(touched[:5])} was changed while it ran, so it proves nothing")
+        if output.timed_out and timeout < self.timeout:
+            raise OutOfTime
+        return read(output, self.timeout)
 
 
-async def score(trials: Trials, contest: Contest, *, timeout: float, seconds: float) -> ScoreReport:
-    """Run the evals of `contest` and compare. `timeout` is for one run, `seconds` for all, both in seconds."""
+def find(source: Path, changes: Changes | None = None) -> list[str]:
+    """Return the programs among the evals, in alphabetical order: executable files, no links, no hidden names."""
+    return [name for name, runs in listed(source, FOLDER, changes or {}).items() if runs]
+
+
+async def score(contest: Contest, limits: ScoreLimits) -> ScoreReport:
+    """Run the evals of `contest` and compare."""
     begun = time.monotonic()
-    judge = _Judge(trials, contest, timeout, begun + seconds, seconds)
+    judge = _Judge(contest, limits, begun + limits.seconds)
     lines: list[EvalLine] = []
-    for name in contest.evals:
-        lines.append(await judge.line(name))
+    for one in contest.evals:
+        lines.append(await judge.line(one))
         if lines[-1].refused is not None:
             break
     return ScoreReport(tuple(lines), time.monotonic() - begun)
-
-
-def margin(live: Sequence[float], tolerance: float) -> float:
-    """Return by how much a candidate's median may be worse than that of the `live` scores: the module's rule."""
-    if len(live) < 2:
-        return tolerance
-    return tolerance + 2 * _MEDIAN * statistics.stdev(live) * math.sqrt(2 / len(live))
 
 
 def read(output: process.Output, timeout: float) -> Statement:
@@ -163,107 +262,171 @@ def _statement(line: bytes) -> Statement:
         raise Failed(
             "its last line is neither a number nor a score's object", f"{shown}\n({error})"
         ) from None
-    if not math.isfinite(statement.score) or not math.isfinite(statement.tolerance):
-        raise Failed("its score is not a finite number", shown)
-    if statement.tolerance < 0 or not 1 <= statement.runs <= MAX_RUNS:
+    if (statement.score is None) == (not statement.scores):
+        raise Failed("its object must hold either score or scores", shown)
+    numbers = (*statement.found, *statement.range, statement.tolerance or 0.0, statement.cost)
+    if not all(map(math.isfinite, numbers)) or statement.range[0] >= statement.range[1]:
+        raise Failed("its scores and its range must be finite numbers, and the range not empty", shown)
+    if (statement.tolerance or 0.0) < 0 or not 0 <= statement.runs <= MAX_RUNS or statement.tokens < 0:
         raise Failed(f"its tolerance must be 0 or more and its runs 1 to {MAX_RUNS}", shown)
     return statement
 
 
-class _Late(Exception):
-    """The time for all evals is over."""
+class _Side(msgspec.Struct):
+    """One side of a contest in an eval: the workspace's changes, and its scores so far."""
+
+    name: Literal["reference", "candidate"]
+    changes: Changes
+    scores: list[float] = []
 
 
-class _Judge(msgspec.Struct, frozen=True):
-    """One contest being decided. `until` is on the monotonic clock, `seconds` what it allows in all."""
+class _Judge(msgspec.Struct):
+    """One contest being decided. `until` is on the monotonic clock, `tokens` what all evals have used."""
 
-    trials: Trials
     contest: Contest
-    timeout: float
+    limits: ScoreLimits
     until: float
-    seconds: float
+    tokens: int = 0
 
-    async def line(self, name: str) -> EvalLine:
+    async def line(self, measure: Eval) -> EvalLine:
         """Run one eval to its verdict."""
+        reference = _Side("reference", self.contest.references[measure.name])
+        candidate = _Side("candidate", self.contest.candidate)
+        seeds = self._seeds(0, _FIRST)
         try:
-            return await self._contested(name)
-        except NoTrial as error:
-            return EvalLine(name, refused=str(error))
-        except _Late:
-            why = f"the evals did not finish within {self.seconds:g} s: make them quicker, or ask a person to"
-            return EvalLine(name, refused=why)
+            said = await self._run(measure, reference, seeds)
+        except Failed as error:
+            return EvalLine(measure.name, ignored=f"with the reference {error}")
+        except (NoTrial, OutOfTime) as error:
+            return EvalLine(measure.name, refused=str(error) or self._late())
+        try:
+            await self._run(measure, candidate, seeds, said)
+            if said.is_exact:
+                return _exact(measure.name, said, reference.scores[0], candidate.scores[0])
+            return await self._paired(measure, said, reference, candidate)
+        except Failed as error:
+            return EvalLine(measure.name, refused=f"with the candidate {error}")
+        except (NoTrial, OutOfTime) as error:
+            return EvalLine(measure.name, refused=str(error) or self._late())
 
-    async def _contested(self, name: str) -> EvalLine:
-        live, candidate = list[float](), list[float]()
-        first: Statement | None = None
-        turns = "l"
-        while turns:
-            turn, turns = turns[0], turns[1:]
+    async def _paired(self, measure: Eval, said: Statement, reference: _Side, candidate: _Side) -> EvalLine:
+        """Take pairs until they have decided, or no more may be taken."""
+        margin, most = _margin(said), said.runs or self.limits.runs
+        test = PairedTest(margin / _width(said), self.contest.risk)
+        taken, why = 0, ""
+        while True:
+            differences = _differences(said, reference, candidate)
+            for one in differences[taken:]:
+                test.add(one / _width(said))
+            taken = len(differences)
+            if test.done or (why := why or self._over(taken, most)):
+                break
+            seeds = self._seeds(taken, min(taken, most - taken) if said.scores else 1)
+            why = await self._pairs(measure, said, (reference, candidate), seeds)
+        return EvalLine(
+            measure.name,
+            test.verdict,
+            taken,
+            statistics.fmean(reference.scores[:taken]),
+            statistics.fmean(candidate.scores[:taken]),
+            statistics.stdev(differences) if taken > 1 else 0.0,
+            margin,
+            said.better,
+            refused=f"worse than the reference by more than {margin:.6g}"
+            if test.verdict == "worse"
+            else None,
+            undecided=f"not shown to be no worse by more than {margin:.6g}: {why}"
+            if test.verdict == "undecided"
+            else None,
+        )
+
+    async def _pairs(
+        self, measure: Eval, said: Statement, sides: tuple[_Side, _Side], seeds: Sequence[int]
+    ) -> str:
+        """Run both sides with these seeds, and return why no more may be run, "" for nothing.
+
+        Who goes first changes with each batch, so that a machine that becomes slower slows both alike. Raises `Failed`
+        where the candidate fails.
+        """
+        first = len(seeds).bit_length() % 2 if said.scores else seeds[0] % 2
+        for side in sides if first else reversed(sides):
             try:
-                said = await self._run(name, self.contest.live if turn == "l" else self.contest.candidate)
+                await self._run(measure, side, seeds, said)
             except Failed as error:
-                if turn == "l":
-                    return EvalLine(name, ignored=f"with the live file {error}")
-                return EvalLine(name, refused=f"with the candidate {error}")
-            (live if turn == "l" else candidate).append(said.score)
-            if first is None:
-                first = said
-                turns = "".join("lc" if run % 2 == 0 else "cl" for run in range(said.runs))[1:]
-        assert first is not None
-        return _compared(name, first, live, candidate)
+                if side.name == "candidate":
+                    raise
+                return f"with the reference {error}"
+            except OutOfTime:
+                return self._late()
+        return ""
 
-    async def _run(self, name: str, changes: Changes) -> Statement:
-        """One run in a copy of its own: what a run leaves behind must not reach the next one."""
-        async with self.trials.copy(self.contest.source, changes) as trial:
-            left = self.until - time.monotonic()
-            if left < _ALMOST:
-                raise _Late
-            timeout = min(self.timeout, left)
-            stdin = msgspec.json.encode({"file": self.contest.file})
-            changed = trial.watch()
-            try:
-                output = await trial.run([str(trial.root / FOLDER / name)], stdin=stdin, timeout=timeout)
-            except process.ProcessError as error:
-                raise Failed("it could not be started", str(error)) from None
-            if touched := changed():
-                raise Failed(f"{', '.join(touched[:5])} was changed while it ran, so it proves nothing")
-        if output.timed_out and timeout < self.timeout:
-            raise _Late
-        return read(output, self.timeout)
+    async def _run(
+        self, measure: Eval, side: _Side, seeds: Sequence[int], first: Statement | None = None
+    ) -> Statement:
+        """Run one side. What holds is the `first` statement. Raises `Failed`, `OutOfTime` and `NoTrial`."""
+        statement = await measure.run(side.changes, seeds, self.until)
+        said = first or statement
+        if len(statement.scores) != (len(seeds) if said.scores else 0):
+            raise Failed(f"it printed {len(statement.scores)} scores for {len(seeds)} seeds")
+        low, high = said.range
+        outside = [one for one in statement.found if not (said.is_exact or low <= one <= high)]
+        if outside:
+            raise Failed(f"its score {outside[0]:.6g} is not in the range, which is {low:g} to {high:g}")
+        side.scores += statement.found
+        self.tokens += statement.tokens
+        return said
+
+    def _over(self, taken: int, most: int) -> str:
+        """Why no more pairs may be taken; "" when they may."""
+        if taken >= most:
+            return f"{taken} pairs are all that may be taken"
+        if self.limits.tokens and self.tokens >= self.limits.tokens:
+            return f"the evals used up their {self.limits.tokens} tokens"
+        return self._late() if time.monotonic() >= self.until else ""
+
+    def _late(self) -> str:
+        return f"the evals did not finish within {self.limits.seconds:g} s: make them quicker, or ask a person to"
+
+    def _seeds(self, taken: int, many: int) -> list[int]:
+        first = self.contest.first_seed + taken
+        return list(range(first, first + many))
 
 
-def _compared(name: str, said: Statement, live: Sequence[float], candidate: Sequence[float]) -> EvalLine:
-    allowed = margin(live, said.tolerance)
-    worse = statistics.median(live) - statistics.median(candidate)
-    if said.better == "lower":
-        worse = -worse
-    refused = None
+def _width(said: Statement) -> float:
+    return said.range[1] - said.range[0]
+
+
+def _margin(said: Statement) -> float:
+    """By how much a candidate may be worse where chance plays a part; less than the whole range."""
+    return min(max(said.tolerance or 0.0, _MARGIN * _width(said)), 0.5 * _width(said))
+
+
+def _differences(said: Statement, reference: _Side, candidate: _Side) -> list[float]:
+    """By how much the candidate is better, pair by pair, of those that both sides have."""
+    sign = 1 if said.better == "higher" else -1
+    return [sign * (new - old) for old, new in zip(reference.scores, candidate.scores, strict=False)]
+
+
+def _exact(name: str, said: Statement, reference: float, candidate: float) -> EvalLine:
+    allowed = said.tolerance or 0.0
+    ahead = candidate - reference if said.better == "higher" else reference - candidate
     # The last bits of a difference are not a difference: 0.83 - 0.02 and 0.81 are the same score.
-    if worse > allowed and not math.isclose(worse, allowed, rel_tol=1e-9, abs_tol=1e-12):
-        refused = f"worse by {worse:.6g}, and no more than {allowed:.6g} is allowed"
-    return EvalLine(name, tuple(live), tuple(candidate), allowed, said.better, refused=refused)
-
-
-def _shown(line: EvalLine) -> str:
-    said = f"evals/{line.name}:"
-    if line.live and line.candidate:
-        was, now = statistics.median(line.live), statistics.median(line.candidate)
-        runs = f", medians of {len(line.live)} runs" if len(line.live) > 1 else ""
-        said += f" live {was:.6g}, candidate {now:.6g} ({line.better} is better{runs})"
-    if line.ignored is not None:
-        return f"{said} does not count: {line.ignored}"
-    return f"{said} {line.refused}" if line.refused is not None else said
+    if math.isclose(ahead, 0, abs_tol=1e-12):
+        ahead = 0.0
+    worse = -ahead > allowed and not math.isclose(-ahead, allowed, rel_tol=1e-9)
+    return EvalLine(
+        name,
+        "worse" if worse else "better" if ahead > 0 else "no worse",
+        1,
+        reference,
+        candidate,
+        margin=allowed,
+        better=said.better,
+        refused=f"worse by {-ahead:.6g}, and no more than {allowed:.6g} is allowed" if worse else None,
+    )
 
 
 def _tail(output: process.Output) -> str:
     """The end of what a run printed: a few lines of its output, and of its standard error."""
     parts = (stream[-_SHOWN:].decode(errors="replace").strip() for stream in (output.stdout, output.stderr))
     return "\n".join(part for part in parts if part)
-
-
-def _runs(entry: "os.DirEntry[str]") -> bool:
-    try:
-        info = entry.stat(follow_symlinks=False)
-    except OSError:
-        return False
-    return stat.S_ISREG(info.st_mode) and bool(info.st_mode & stat.S_IXUSR)

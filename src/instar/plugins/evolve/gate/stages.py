@@ -35,6 +35,8 @@ _DESCRIBED: Final = 200
 class GateVerdict(msgspec.Struct):
     """A candidate that passed. `raised` is what a person must allow first; empty: it may be installed.
 
+    Those of `raised` that say which evals did not decide are `undecided`.
+
     `registration` is what its script registers, None for a prompt; `test` what its test printed, None without one.
     `settled` is the script's grant once it is installed, and `held` how its version is held.
     """
@@ -45,6 +47,7 @@ class GateVerdict(msgspec.Struct):
     replay: ReplayReport | None = None
     score: ScoreReport | None = None
     raised: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
     held: GrantedVersion | None = None
     settled: Authority | None = None
 
@@ -158,7 +161,9 @@ async def _discover(trial: Trial, candidate: Candidate, given: wire.Plain, timeo
         return {}
     except script.ScriptFailure as error:
         raise CandidateRefused(
-            "parse", f"it does not answer discover: {error.why}\n{error.printed}"
+            "parse",
+            f"it does not answer discover: {error.why}\n{error.printed}",
+            passing=error.kind == "timeout",
         ) from None
 
 
@@ -187,7 +192,11 @@ async def test(trial: Trial, root: Path, name: str, timeout: float) -> str:
         )
     if output.code == 0:
         return shown
-    raise CandidateRefused("test", f"its test tests/{name} failed: {_ended(output, timeout)}\n\n{shown}")
+    raise CandidateRefused(
+        "test",
+        f"its test tests/{name} failed: {_ended(output, timeout)}\n\n{shown}",
+        passing=output.timed_out,
+    )
 
 
 def tail(output: bytes, limit: int = SHOWN) -> str:

@@ -254,6 +254,9 @@ class Heart:
         answer = {**answered.answer, "user": "\n".join(filter(str.strip, users))}
         # A hook that failed has not chosen to leave the default as it is.
         default = [] if answered.failures and not emergency else self._default()
+        if default and not protocol.texts(answer, "system"):
+            for stage in ("preamble", "heartbeat"):
+                self._engine.storage.uses.add(f"prompts/{stage}.md", HOOK)
         return compose(answer, default)
 
     async def _prompt(

@@ -233,6 +233,27 @@ class Revisions:
         """Return the commits from HEAD back that changed what is below `paths`, newest first; none without commits."""
         return [] if await self._is_empty() else await self._log("HEAD", paths=paths)
 
+    async def blobs(self, paths: Sequence[str] = FOLDERS) -> dict[str, dict[str, str]]:
+        """Return the contents that each commit from HEAD back gave to what it changed below `paths`.
+
+        By the commit's id and the path; git's id of the content, "" where the commit removed the file.
+        """
+        if await self._is_empty():
+            return {}
+        raw = ("log", "-z", "--raw", "--no-abbrev", "--format=%H", *_SHOWN, "HEAD", "--", *paths)
+        fields = [field.removeprefix("\n") for field in (await self._git(*raw)).split("\0")]
+        found: dict[str, dict[str, str]] = {}
+        at, here = 0, dict[str, str]()
+        while at < len(fields):
+            if fields[at].startswith(":"):
+                new, kind = fields[at].split(" ")[3:5]
+                here[fields[at + 1]] = "" if kind == "D" else new
+                at += 1
+            elif fields[at]:
+                here = found.setdefault(fields[at], {})
+            at += 1
+        return found
+
     async def line(self, last: str) -> list[Revision]:
         """Return the commits from the first one to `last` (an id), oldest first, without those of merged branches."""
         return (await self._log("--first-parent", last))[::-1]

@@ -48,6 +48,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: int | None = None
     cause: str = ""
     expect: str = ""
+    evidence: list[str] = []
     rolls_back: str = ""
     rolled_back_by: list[str] = []
     stage: str = ""
@@ -73,6 +74,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("text", one_line(self.text, 400)),
             ("cause", self.cause),
             ("expect", self.expect),
+            ("evidence", "; ".join(self.evidence)),
             ("rolls back", self.rolls_back),
             ("rolled back by", ", ".join(self.rolled_back_by)),
         ]

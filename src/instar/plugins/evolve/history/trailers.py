@@ -34,6 +34,7 @@ _KEYS: Final = {
     "Cost": "cost",
     "Cause": "cause",
     "Expect": "expect",
+    "Evidence": "evidence",
     "Rolls-back": "rolls_back",
     "Makes-up": "makes_up",
 }
@@ -48,10 +49,10 @@ class Trailers(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a change comes from; what is not known is empty.
 
     `session` and `call` are the model's tool call, `beside` other calls that ran meanwhile (``tool call``), `agent`
-    the agent's name, `by` who ordered it where that is not plain from the call (``person``, ``instar``). `gate` is a
-    line a stage (``test passed 1.2 s``), `cost` the ms that the gate took. `cause` is why, `expect` the prediction,
-    `rolls_back` the commit that it takes back. `makes_up`: earlier changes whose commit failed and whose files are all
-    in this one.
+    the agent's name, `by` who ordered it where that is not plain from the call (``person``, ``instar``). `gate` is
+    a line a stage (``test passed 1.2 s``), `cost` the ms that the gate took. `cause` is why, `expect` the
+    prediction, `evidence` a line for each thing that it was accepted for, `rolls_back` the commit that it takes
+    back. `makes_up`: earlier changes whose commit failed and whose files are all in this one.
     """
 
     session: str = ""
@@ -64,6 +65,7 @@ class Trailers(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: int | None = None
     cause: str = ""
     expect: str = ""
+    evidence: list[str] = []
     rolls_back: str = ""
     makes_up: list[str] = []
 
@@ -110,11 +112,16 @@ def plain(text: str) -> str:
     return "".join(char for char in text if char in "\n\t" or _is_safe(char))
 
 
-def ends(text: str) -> str:
-    """Return a text, of one longer than `SHOWN` both ends and how much is left out."""
-    if len(text) <= SHOWN:
+def escaped(text: str) -> str:
+    """Return `text` with what commands a terminal, or is not seen, as an escape; line feeds and tabs stay."""
+    return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def ends(text: str, longest: int = SHOWN) -> str:
+    """Return a text, of one longer than `longest` both ends and how much is left out."""
+    if len(text) <= longest:
         return text
-    half = SHOWN // 2
+    half = longest // 2
     return f"{text[:half]}\n… ({len(text) - 2 * half} characters are left out)\n{text[-half:]}"
 
 
@@ -128,6 +135,10 @@ def _is_safe(char: str) -> bool:
     return unicodedata.category(char) not in _UNSAFE
 
 
+def _is_seen(char: str) -> bool:
+    return char in "\n\t" or char.isprintable() or unicodedata.category(char) == "Zs"
+
+
 def _read(lines: list[str]) -> Trailers:
     found: dict[str, list[str]] = {}
     for line in lines:
@@ -139,7 +150,7 @@ def _read(lines: list[str]) -> Trailers:
             found.setdefault(field, []).append(one_line(match[2]))
     values: dict[str, object] = {}
     for field, items in found.items():
-        if field in ("beside", "gate", "makes_up"):
+        if field in ("beside", "gate", "evidence", "makes_up"):
             values[field] = items
         elif len(items) > 1:
             return Trailers()

@@ -75,12 +75,14 @@ class Observer:
         )
         if called.hook == "discover" and called.kind is None:
             return  # each start asks for it: fifty starts are no fifty calls
+        self._storage.uses.called(f"hooks/{file}", called)
         self._count(f"hooks/{file}", version, ended)
         if called.kind == "unknown":
             return  # that a script does not know a hook is nothing that a prompt brings about
         for stage in _READERS.get(called.hook, ()):
             prompt = self._version(f"prompts/{stage}.md")
             if prompt is not None:
+                self._storage.uses.called(f"prompts/{stage}.md", called)
                 self._count(f"prompts/{stage}.md", prompt, ended)
 
     def resting(self, file: str, hook: str, version: str) -> bool:
@@ -158,6 +160,11 @@ class Observer:
         self._kept(verdicts)
         return probation.owed(self._probation)
 
+    def condemned(self, one: probation.RollBack) -> None:
+        """Take note that a version has to go, whether it is on trial still or was kept."""
+        self._probation = probation.condemned(self._probation, one, _now())
+        self.save()
+
     def rolled_back(self, one: probation.RollBack) -> None:
         """Take note of a rollback; too many in a short time freeze the workspace."""
         self._probation = probation.rolled_back(self._probation, one.file, one.version)
@@ -188,7 +195,8 @@ class Observer:
             log.warning("evolve=books problem=%s", script.show(str(error)))
 
     def flush(self) -> None:
-        """Keep the states if a call has changed them."""
+        """Keep the states if a call has changed them, and what was counted."""
+        self._storage.uses.flush()
         if self._dirty:
             # Each step waits for this: the end of the power costs counts of calls, as the end of the process did.
             self.save(durable=False)

@@ -1,0 +1,121 @@
+"""The references of a workspace: with which version of its guarded files a candidate's scores are compared.
+
+They begin with what stands when a person accepts something, and move, for one eval, to a version that has shown itself
+better in it. Probation takes them back to what the person accepted.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from instar.plugins.evolve.gate.paired import risk_of
+from instar.plugins.evolve.gate.score import SEEDS
+from instar.plugins.evolve.ledger.standing import Version
+from instar.plugins.evolve.trial import TrialFile
+
+_NOTE: Final = "references"
+
+Versions = dict[str, tuple[str, int]]
+"""The id of its content and the permission bits of each guarded file, by path."""
+
+
+class Notes(Protocol):
+    """What keeps the references: see `storage.Storage`."""
+
+    def note(self, name: str) -> Any: ...
+    def keep(self, name: str, value: Any) -> None: ...
+
+
+class _Kept(msgspec.Struct):
+    """`tried` counts all contests, `since` those that no longer count: from before the person accepted `start`."""
+
+    start: Versions
+    better: dict[str, Versions] = {}
+    tried: int = 0
+    since: int = 0
+
+
+class Draw(msgspec.Struct, frozen=True):
+    """What a contest is held with: see `score.Contest`."""
+
+    risk: float
+    first_seed: int
+
+
+class References:
+    """The references of one workspace. What writes raises `OSError`."""
+
+    def __init__(
+        self,
+        notes: Notes,
+        live: Callable[[], Mapping[str, Version]],
+        content: Callable[[str], Awaitable[bytes | None]],
+    ) -> None:
+        self._notes = notes
+        self._live = live
+        self._content = content
+
+    def open(self) -> None:
+        """Begin with what is live, where nothing is known: at the first sight of a workspace."""
+        if self._notes.note(_NOTE) is None:
+            # A disk that refuses costs no start: what is live when it is asked for serves then.
+            with contextlib.suppress(OSError):
+                self._keep(_Kept(_versions(self._live())))
+
+    def begin(self) -> None:
+        """A person has accepted what is live."""
+        kept = self._read()
+        self._keep(_Kept(_versions(self._live()), {}, kept.tried, kept.tried))
+
+    def moved(self, evals: Iterable[str]) -> None:
+        """What is live has shown itself better in these evals."""
+        kept = self._read()
+        self._keep(
+            msgspec.structs.replace(
+                kept, better={**kept.better, **dict.fromkeys(evals, _versions(self._live()))}
+            )
+        )
+
+    def taken_back(self) -> None:
+        """A version that may have been a reference was taken back."""
+        self._keep(msgspec.structs.replace(self._read(), better={}))
+
+    def standing(self) -> Any:
+        """Return with what scores are compared now, as JSON values."""
+        kept = self._read()
+        return msgspec.to_builtins([kept.start, kept.better])
+
+    def draw(self, *, counted: bool = True) -> Draw:
+        """Count one more contest, and return what it is held with; not `counted`: it lets nothing in."""
+        kept = self._read()
+        since = kept.since if counted else kept.since + 1
+        self._keep(msgspec.structs.replace(kept, tried=kept.tried + 1, since=since))
+        return Draw(risk_of(kept.tried + 1 - since if counted else 1), (kept.tried + 1) * SEEDS)
+
+    async def changes(self, name: str) -> dict[str, TrialFile | None]:
+        """Return what makes the workspace as accepted that of an eval's reference.
+
+        A content of which no copy is left stays as it is live.
+        """
+        kept, live = self._read(), _versions(self._live())
+        wanted = kept.better.get(name, kept.start)
+        found: dict[str, TrialFile | None] = dict.fromkeys(live.keys() - wanted.keys())
+        for path, (blob, mode) in wanted.items():
+            if live.get(path) != (blob, mode) and (data := await self._content(blob)) is not None:
+                found[path] = TrialFile(data, mode)
+        return found
+
+    def _read(self) -> _Kept:
+        try:
+            return msgspec.convert(self._notes.note(_NOTE), _Kept)
+        except msgspec.ValidationError:
+            return _Kept(_versions(self._live()))
+
+    def _keep(self, kept: _Kept) -> None:
+        self._notes.keep(_NOTE, msgspec.to_builtins(kept))
+
+
+def _versions(files: Mapping[str, Version]) -> Versions:
+    return {path: (version.blob, version.mode) for path, version in files.items()}
