@@ -24,8 +24,8 @@ from instar.testing import Machine
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "evolve.md"
 BEGIN, END = "<!-- begin small model: make real RECORD=1 -->\n", "<!-- end -->"
-PATIENCE = 220.0
-"""Seconds for one turn, or for the server's end: some four turns stay below a quarter of an hour."""
+PATIENCE = 180.0
+"""Seconds for one turn, or for the server's end: the five turns stay below a quarter of an hour."""
 
 SCRIPT = """\
 #!/bin/sh
@@ -159,21 +159,22 @@ def test_a_small_model_changes_its_own_script_and_the_gate_holds_it(tmp_path: Pa
     assert greeted.calls[-1]["state"]["output"] == "Good evening"
 
     second = Bot(tmp_path / "second", url, examples())
-    tried = [second.ask("Change Hello to Bye")]
-    holds(second, tried)
-    assert '"Bye"' not in second.hook()
-    tried.append(second.ask("Change Hello to Bonjour", "-s", tried[0].session))
-    if second.hook() == SCRIPT:
-        # What it reads of its failures makes it fail again; a new session does not hold them.
-        tried.append(second.ask("Change Hello to Bonjour"))
-    holds(second, tried)
-    assert "Bonjour" in second.hook()
+    refused = second.ask("Change Hello to Bye")
+    holds(second, [refused])
+    assert second.hook() == SCRIPT
+    mended = second.ask("Change Hello to Bonjour", "-s", refused.session)
+    holds(second, [refused, mended])
+    assert mended.calls[-1]["state"]["output"] == "Bonjour"
 
-    third = Bot(tmp_path / "third", url, TOLD, tool_choice="required")
-    bare = third.ask("Change Hello to Bonjour")
-    holds(third, [bare])
+    third = Bot(tmp_path / "third", url, examples())
+    free = third.ask("Greet in French")
+    holds(third, [free])
 
-    table = report({"three examples": [greeted, *tried], "no example": [bare]})
+    fourth = Bot(tmp_path / "fourth", url, TOLD, tool_choice="required")
+    bare = fourth.ask("Change Hello to Bonjour")
+    holds(fourth, [bare])
+
+    table = report({"three examples": [greeted, refused, mended, free], "no example": [bare]})
     print(table)
     if os.environ.get("INSTAR_RECORD"):
         before, rest = PAGE.read_text().split(BEGIN)
@@ -183,9 +184,8 @@ def test_a_small_model_changes_its_own_script_and_the_gate_holds_it(tmp_path: Pa
 def holds(bot: Bot, turns: list[Turn]) -> None:
     """Whatever the model says: each call is stored with its end, and what passed the gate is what stands there."""
     calls = [call for turn in turns for call in turn.calls]
-    sessions = dict.fromkeys(turn.session for turn in turns)
-    stored = [json.loads(bot.command("export", session).stdout)["messages"] for session in sessions]
-    kept = [part for told in stored for one in told for part in one["parts"] if part["type"] == "tool"]
+    stored = json.loads(bot.command("export", turns[0].session).stdout)
+    kept = [part for one in stored["messages"] for part in one["parts"] if part["type"] == "tool"]
     assert [part["callID"] for part in kept] == [call["callID"] for call in calls]
     assert all(part["state"]["status"] in ("completed", "error") for part in kept)
 
@@ -204,29 +204,40 @@ def holds(bot: Bot, turns: list[Turn]) -> None:
 
 def examples() -> str:
     """Three changes of other scripts, as transcript.jinja would have written them, words of the tools included."""
-    changes = [("cat", "voice", "Meow", "Purr"), ("duck", "voice", "Quack", "Quack quack")]
-    changes.append(("door", "knock", "Closed", "Come in"))
-    return "Scripts are read, edited and then tried.\n\n" + "\n".join(example(*change) for change in changes)
-
-
-def example(name: str, tool: str, old: str, new: str) -> str:
-    script = SCRIPT.replace("bot", name).replace('"hello"', f'"{tool}"').replace("Hello", old)
-    file = f"{name}.sh"
-    installed = (
-        f"Installed hooks/{file} (commit 4f1c2a9): its test tests/{name}_test.sh passed.\n"
-        "Replayed 4 of 4 recorded calls.\nIt answers 4 recorded calls as the live version does."
+    return "\n".join(
+        [
+            "Scripts are read, edited and then tried.",
+            example("cat", "voice", "Meow", "Purr"),
+            example("duck", "voice", "Quack", "Quack quack", refused="Moo"),
+            example("door", "knock", "Closed", "Come in", refused="Go away"),
+        ]
     )
-    lines = [
+
+
+def example(name: str, tool: str, old: str, new: str, refused: str = "") -> str:
+    """One change; before it one that the test refused, which the person then gives up."""
+    file, test = f"{name}.sh", f"tests/{name}_test.sh"
+    script = SCRIPT.replace("bot", name).replace('"hello"', f'"{tool}"').replace("Hello", old)
+    read = [called("evolve_hook_read", hook=file), f"Result: {script}"]
+    given_up = [
+        f"User: Change {old} to {refused}",
+        *read,
+        called("evolve_hook_edit", hook=file, oldString=old, newString=refused),
+        f"Result: hooks/{file} was not changed: its test {test} failed: exit code 1\n",
+        f"a {name} does not say {refused}\n\n\n(refused at the stage test) The workspace is as it was.",
+        f"Bot:\nThe test refuses {refused}.",
+    ]
+    changed = [
         f"User: Change {old} to {new}",
-        called("evolve_hook_read", hook=file),
-        f"Result: {script}",
+        *read,
         called("evolve_hook_edit", hook=file, oldString=old, newString=new),
-        f"Result: {installed}",
+        f"Result: Installed hooks/{file} (commit 4f1c2a9): its test {test} passed.",
+        "Replayed 4 of 4 recorded calls.\nIt answers 4 recorded calls as the live version does.",
         called(f"{name}_{tool}"),
         f"Result: {new}",
         f"Bot:\nIt says {new} now.",
     ]
-    return "\n".join(lines)
+    return "\n".join([*(given_up if refused else []), *changed])
 
 
 def called(tool: str, **arguments: str) -> str:
@@ -249,12 +260,13 @@ def report(played: dict[str, list[Turn]]) -> str:
 
 
 def came(calls: list[dict[str, Any]]) -> str:
-    """The calls in order, with what came of them."""
+    """The calls in order, with what came of them, and what the changed script then says."""
     words = []
     for call in calls:
         error = call["state"].get("error", "")
         refused = " refused" if "refused at the stage" in error else " failed" if error else ""
-        words.append(f"`{call['tool'].removeprefix('evolve_')}`{refused}")
+        said = f" “{call['state'].get('output', error)}”" if call["tool"] == "bot_hello" else ""
+        words.append(f"`{call['tool'].removeprefix('evolve_')}`{refused}{said}")
     return ", ".join(words) or "none"
 
 
