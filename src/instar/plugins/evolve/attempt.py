@@ -1,16 +1,19 @@
 """A change on its way, and what the gate's stages find of it. Each stage raises `CandidateRefused`."""
 
-import stat
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
 
+from instar.plugin import Client
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, Change, GateContext, text
 from instar.plugins.evolve.discovery import collisions
+from instar.plugins.evolve.evals.case import Suite, load
+from instar.plugins.evolve.evals.cases import FileEvals, asking
+from instar.plugins.evolve.evals.run import CaseRunner
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
 from instar.plugins.evolve.gate.reference import References
 from instar.plugins.evolve.gate.report import GateReport, Outcome, StagePassed
@@ -22,7 +25,6 @@ from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.install import ChangeCause
 from instar.plugins.evolve.probation.prediction import Prediction
 from instar.plugins.evolve.trial import Bench, Changes, NoTrial, TrialFile
-from instar.plugins.evolve.workspace import visible
 
 Stage = Literal["parse", "test", "replay", "score", "authority"]
 
@@ -227,14 +229,20 @@ async def play_again(attempt: ChangeAttempt) -> str:
 
 async def measure(attempt: ChangeAttempt, references: References, limits: score.ScoreLimits) -> str:
     """Compare the scores of the candidate with those of the references."""
-    context, verdict = attempt.context, attempt.verdict
+    verdict = attempt.verdict
     if attempt.approval is not None and attempt.approval.proposal.undecided:
         verdict.undecided = verdict.raised = attempt.approval.proposal.undecided
         return "a person decided"
-    evals = [
-        score.ProgramEval(name, attempt.bench.trials, context.root, attempt.path, attempt.bench.timeout)
-        for name in _evals(context)
-    ]
+    # The accepted ones: one that was taken away by hand still judges, one that was put there does not.
+    suite = load(attempt.context.root, attempt.context.restored)
+    async with asking(suite, attempt.bench) as client:
+        return await _contest(attempt, _evals(attempt, suite, client), references, limits)
+
+
+async def _contest(
+    attempt: ChangeAttempt, evals: Sequence[score.Eval], references: References, limits: score.ScoreLimits
+) -> str:
+    context, verdict = attempt.context, attempt.verdict
     names = [one.name for one in evals]
     if attempt.claim and attempt.claim not in names:
         known = f"; there are {', '.join(names)}" if names else ""
@@ -248,7 +256,7 @@ async def measure(attempt: ChangeAttempt, references: References, limits: score.
     if report.refusal is not None:
         # An eval that failed or was late may be so by the machine's doing.
         worse = any(line.verdict == "worse" for line in report.lines)
-        raise CandidateRefused("score", report.refusal, passing=not worse)
+        raise CandidateRefused("score", report.refusal + _worse(evals, contest), passing=not worse)
     if attempt.claim and attempt.claim not in report.better:
         line = next(one.text() for one in report.lines if one.name == attempt.claim)
         raise CandidateRefused(
@@ -260,16 +268,30 @@ async def measure(attempt: ChangeAttempt, references: References, limits: score.
     return report.found()
 
 
-def _evals(context: GateContext) -> list[str]:
-    """The accepted evals: one that was taken away by hand still judges, one that was put there does not."""
-    found = set(score.find(context.root))
-    for path, file in context.restored.items():
-        folder, _, name = path.partition("/")
-        if folder == score.FOLDER and "/" not in name:
-            found.discard(name)
-            if file is not None and file.mode & stat.S_IXUSR and visible(name):
-                found.add(name)
-    return sorted(found)
+def _worse(evals: Sequence[score.Eval], contest: score.Contest) -> str:
+    """Name the cases that refuse, not what they look for: an agent that knows that answers the eval, not the person."""
+    names = [
+        f"{score.FOLDER}/{case}.md"
+        for one in evals
+        if isinstance(one, FileEvals)
+        for case in one.worse(contest.references[one.name], contest.candidate)
+    ]
+    return f"; it does worse in {', '.join(names)}" if names else ""
+
+
+def _evals(attempt: ChangeAttempt, suite: Suite, client: Client | None) -> list[score.Eval]:
+    context, bench = attempt.context, attempt.bench
+    evals: list[score.Eval] = [
+        score.ProgramEval(name, bench.trials, context.root, attempt.path, bench.timeout)
+        for name in score.find(context.root, context.restored)
+        if name not in suite.programs
+    ]
+    if suite.cases or suite.problems:
+        runner = CaseRunner(
+            bench.trials, context.root, bench.timeout, client, bench.model, attempt.cause.session
+        )
+        evals.append(FileEvals(suite, runner))
+    return evals
 
 
 async def weigh(attempt: ChangeAttempt) -> str:
