@@ -1,5 +1,6 @@
 """Several candidates for one file at once: at most the best is installed, and each is told what became of it."""
 
+import asyncio
 import re
 
 import pytest
@@ -168,10 +169,26 @@ async def test_a_frozen_workspace_tries_none_of_them(live):
     assert live.audit_log("passed over") == live.audit_log("refused") == []
 
 
-async def test_a_rule_about_writing_a_file_is_one_about_proposing_it(live):
+async def test_proposing_asks_for_the_permission_of_writing(live):
     tool = live.hooks["tool"]["evolve_hook_propose"]
     (ask,) = tool.permissions({"hook": "bot.sh", "alternatives": []}, None)
-    assert (ask.permission, list(ask.patterns)) == ("evolve_hook_propose", ["bot.sh"])
-    assert {"evolve_hook_write", "bot_hook_write", "bot_hook_propose"} <= set(ask.aliases)
-    assert tool.permission == "evolve_hook_write"
+    assert (ask.permission, list(ask.patterns)) == ("evolve_hook_write", ["bot.sh"])
+    assert ask.aliases == ("bot_hook_write",)
+    assert tool.aliases == ("bot_hook_propose",)
     assert tool.ordered
+
+
+@pytest.mark.slow
+async def test_an_abort_while_they_are_tried_leaves_nothing_installed(root, kit):
+    workspace(root, test="#!/bin/sh\ngrep -q slow hooks/bot.sh && sleep 60\nexit 0\n")
+    async with living(root) as live:
+        before = kit.files(live.root)
+        proposing = asyncio.create_task(propose(live, *whole(bot("# quick"), bot("# slow"))))
+        while "hooks/bot.sh: alternative 2 of 2: test" not in live.client.titles:
+            await asyncio.sleep(0.01)
+        proposing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await proposing
+        assert kit.files(live.root) == before
+        assert live.audit_log("installed") == live.audit_log("passed over") == []
+        assert "Installed" in await live.write(bot("# quick"))

@@ -12,7 +12,7 @@ import msgspec
 from instar.plugin import accepted
 from instar.plugins.evolve import alternatives
 from instar.plugins.evolve import attempt as attempts
-from instar.plugins.evolve.alternatives import Fate
+from instar.plugins.evolve.alternatives import Fate, Rank
 from instar.plugins.evolve.attempt import ChangeAttempt, Installed, Progress, Stage
 from instar.plugins.evolve.candidate import (
     Candidate,
@@ -161,23 +161,23 @@ class Evolver:
         """
         async with self.lock:
             await self.may_change(proposed[0].path, proposed[0].cause)
-            fates: list[Fate | None] = []
+            fates: dict[int, Fate] = {}
+            ranks: dict[int, Rank] = {}
             for at, attempt in enumerate(proposed):
-                fates.append(await self._tried(attempt, [one.mark for one in proposed[:at]]))
-            ranks = {
-                at: alternatives.rank(one.verdict, one.diff)
-                for at, one in enumerate(proposed)
-                if fates[at] is None
-            }
-            best, *others = sorted(ranks, key=lambda at: ranks[at]) or [-1]
-            if ranks:
-                fates[best] = await self._fate(proposed[best], "permission")
-            for at in others:
-                why = (
-                    f"alternative {best + 1} was preferred: {alternatives.preferred(ranks[best], ranks[at])}"
+                fate = await self._tried(attempt, [one.mark for one in proposed[:at]])
+                if fate is None:
+                    ranks[at] = alternatives.rank(attempt.verdict, attempt.diff)
+                else:
+                    fates[at] = fate
+            order = sorted(ranks, key=lambda at: ranks[at])
+            for at in order[:1]:
+                fates[at] = await self._fate(proposed[at], "permission") or Fate("installed")
+            for at in order[1:]:
+                why = alternatives.preferred(ranks[order[0]], ranks[at])
+                fates[at] = self._passed_over(
+                    proposed[at], f"alternative {order[0] + 1} was preferred: {why}"
                 )
-                fates[at] = self._passed_over(proposed[at], why)
-            return [fate or Fate("installed") for fate in fates]
+            return [fates[at] for at in range(len(proposed))]
 
     async def _tried(self, attempt: ChangeAttempt, before: Sequence[str]) -> Fate | None:
         """Try one of several candidates. `before` are the marks of those before it. Returns None if it passed."""

@@ -107,5 +107,16 @@ async def test_what_was_passed_over_and_what_was_taken_back_are_told_with_the_id
     assert len(told) == 2
     assert "  passed over: alternative 2 was preferred: it changes " in told[0]
     assert "  idea: two lines  changed: " in told[0]
-    assert "  taken back: " in told[1]
+    assert "  taken back: by the agent: " in told[1]
     assert "+# one" in told[1]
+
+
+@pytest.mark.slow
+async def test_what_probation_took_back_is_told_with_its_reason(live):
+    await live.write(bot(execute_tool="exit 3"))
+    for _ in range(4):
+        await live.said("bot_greet")
+    await live.step()
+    (told,) = (await live.said("evolve_attempts", file="hooks/bot.sh")).split("\n")[1:]
+    assert "  taken back: by its probation: " in told
+    assert "execute_tool crash (ended with exit code 3) 4 times  changed: -execute_tool)" in told

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve.gate.report import GateReports
-from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
+from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog, By
 from instar.plugins.evolve.history.repository import is_start
 from instar.plugins.evolve.history.timeline import moment
 from instar.plugins.evolve.history.trailers import counted, escaped, one_line
@@ -22,6 +22,7 @@ SHOWN: Final = 8
 _WHY: Final = 200
 _LINES: Final = 3
 _LINE: Final = 80
+_WHO: Final[dict[By, str]] = {"agent": "the agent", "person": "a person", "instar": "its probation"}
 _WAITED: Final = re.compile(r"it waits for a person as (\w+)")
 
 
@@ -69,7 +70,7 @@ def past(audit_log: AuditLog, reports: GateReports, file: str, most: int = SHOWN
                 outcome=outcome,
                 time=told.time,
                 stage=entry.stage if outcome == "refused" else "",
-                why=_line(told.text, _WHY),
+                why=_line(f"by {_WHO[told.by]}: {told.text}" if outcome == "taken back" else told.text, _WHY),
                 changed=() if report is None else _changed(report.diff),
                 idea="" if report is None else _line(report.idea, _WHY),
                 repeated=sum(one.stage == "known" and one.report == entry.report for one in entries),

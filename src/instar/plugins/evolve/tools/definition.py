@@ -20,7 +20,7 @@ _CHANGES: Final = frozenset(
 class ToolDefinition(Tool):
     """A tool without its name. `about` is the argument whose value is asked about; "" for the tool as a whole.
 
-    `way` is the tool of which it is another way: a rule about that one is a rule about it too.
+    `way` is the tool whose permission it asks for in the place of its own: it is another way to do the same.
     """
 
     about: str = ""
@@ -47,14 +47,12 @@ def tool(
 
 def named(name: str, made: ToolDefinition, others: Callable[[str], tuple[str, ...]]) -> Tool:
     """Return the tool under its full name and its other ones, which `others` gives."""
-    full, aliases = f"{PREFIX}_{name}", others(name)
-    way = (f"{PREFIX}_{made.way}", *others(made.way)) if made.way else ()
+    aliases, asked = others(name), made.way or name
     also = f" It is also called {', '.join(aliases)}." if aliases else ""
     return msgspec.structs.replace(
         made,
         description=f"{made.description}{also}",
-        permissions=_permissions(full, made.about, (*aliases, *way)),
-        permission=way[0] if way else None,
+        permissions=_permissions(f"{PREFIX}_{asked}", made.about, others(asked)),
         aliases=aliases,
         exact_first=True,
         ordered=name in _CHANGES,
