@@ -274,6 +274,24 @@ def test_a_person_accepts_at_one_worker_for_all(first: Worker, worker: Callable[
     assert first.greets() == "it says Hello by hand"
 
 
+def test_what_a_person_accepts_at_one_worker_is_what_scores_are_compared_with_at_another(
+    first: Worker, worker: Callable[..., Worker]
+) -> None:
+    """The person makes the script shorter: by the eval that is worse than what the second worker saw first."""
+    lines = first.workspace / "evals" / "lines"
+    lines.write_text("#!/bin/sh\ngrep -c . hooks/bot.sh\n")
+    lines.chmod(0o755)
+    first.type("evolve", "--workspace", str(first.workspace), "accept", "--yes")
+    first.run("== turn\ntext: Done.\n")
+    second = worker("second").clone()
+    assert "it says Hello!" in second.greets()
+    hooks = first.workspace / "hooks" / "bot.sh"
+    hooks.write_text(hooks.read_text().replace("# a line between, and another one\n", ""))
+    first.type("evolve", "--workspace", str(first.workspace), "accept", "--yes")
+    first.run("== turn\ntext: Done.\n")
+    assert "evolution=installed" in second.edit("Hi, Hello!")
+
+
 def test_a_repository_that_was_set_back_brings_no_old_version_back(
     first: Worker, worker: Callable[..., Worker], bare: Path
 ) -> None:

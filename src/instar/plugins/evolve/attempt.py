@@ -213,7 +213,7 @@ async def play_again(attempt: ChangeAttempt) -> str:
     return report.text().partition("\n")[0]
 
 
-async def measure(attempt: ChangeAttempt, references: References, limits: score.Limits) -> str:
+async def measure(attempt: ChangeAttempt, references: References, limits: score.ScoreLimits) -> str:
     """Compare the scores of the candidate with those of the references."""
     context, verdict = attempt.context, attempt.verdict
     if attempt.approval is not None and attempt.approval.proposal.undecided:
@@ -229,9 +229,9 @@ async def measure(attempt: ChangeAttempt, references: References, limits: score.
         raise CandidateRefused("score", f"there is no eval {attempt.claim!r} to be better in{known}")
     if not evals:
         return _UNMEASURED
-    turn = references.turn()
+    drawn = references.draw()
     against = {name: {**context.restored, **await references.changes(name)} for name in names}
-    contest = score.Contest(attempt.changed, against, evals, turn.risk, turn.first_seed)
+    contest = score.Contest(attempt.changed, against, evals, drawn.risk, drawn.first_seed)
     report = verdict.score = await score.score(contest, limits)
     if report.refusal is not None:
         raise CandidateRefused("score", report.refusal)

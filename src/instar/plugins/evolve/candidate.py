@@ -158,19 +158,10 @@ class Candidates:
     async def context(self, candidate: Candidate) -> GateContext:
         """Return the live state around a candidate."""
         storage, scripts = self._storage, self._scripts
-        restored: dict[str, TrialFile | None] = {}
-        for one in storage.ledger.check():
-            version, good = storage.ledger.files.get(one.path), storage.ledger.good(one.path)
-            restored[one.path] = (
-                TrialFile(good, version.mode) if version is not None and good is not None else None
-            )
         try:
-            outside = await unaccepted(storage.repository, storage.revisions, self._config.loads)
-        except FAILED as error:
-            raise NotChanged(
-                f"{candidate.path} was not changed: git cannot say what nobody accepted outside the guarded folders "
-                f"({error})"
-            ) from None
+            restored, outside = await self.restored()
+        except NotChanged as error:
+            raise NotChanged(f"{candidate.path} was not changed: {error}") from None
         file = candidate.file if candidate.is_hook else ""
         kept = await storage.records.read(file or None)
         terms = await self._policy.terms()
@@ -184,8 +175,8 @@ class Candidates:
             ) from None
         return GateContext(
             root=storage.ledger.root,
-            restored={**outside, **restored},
-            outside=sorted(outside),
+            restored=restored,
+            outside=outside,
             live=live,
             others=[one for one in scripts.registrations if one.file != file],
             hooks={
@@ -200,6 +191,23 @@ class Candidates:
             grant=grant,
             neighbours=neighbours,
         )
+
+    async def restored(self) -> tuple[dict[str, TrialFile | None], list[str]]:
+        """Return `GateContext.restored` and `GateContext.outside`. Raises `NotChanged`."""
+        storage = self._storage
+        found: dict[str, TrialFile | None] = {}
+        for one in storage.ledger.check():
+            version, good = storage.ledger.files.get(one.path), storage.ledger.good(one.path)
+            found[one.path] = (
+                TrialFile(good, version.mode) if version is not None and good is not None else None
+            )
+        try:
+            outside = await unaccepted(storage.repository, storage.revisions, self._config.loads)
+        except FAILED as error:
+            raise NotChanged(
+                f"git cannot say what nobody accepted outside the guarded folders ({error})"
+            ) from None
+        return {**outside, **found}, sorted(outside)
 
     def _grant(
         self,

@@ -23,6 +23,7 @@ from instar.plugins.evolve.ledger.goodtree import NotServed, Served
 from instar.plugins.evolve.ledger.ledger import WorkspaceBusy
 from instar.plugins.evolve.ledger.own import Safe, Unkept
 from instar.plugins.evolve.points import CANDIDATE, asker
+from instar.plugins.evolve.probation.held_out import HeldOutEvals
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.recording import ChangeRecorder
 from instar.plugins.evolve.rollback import Rollback
@@ -66,6 +67,10 @@ class EvolveEngine:
         self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real, publish)
         self.change_installer = ChangeInstaller(self.storage, publish, refresh)
         candidates = Candidates(self.storage, self.policy, self.scripts, self.config)
+        limits = score.ScoreLimits(
+            self.config.score_runs, self.config.score_seconds, self.config.score_tokens
+        )
+        self.held_out = HeldOutEvals(self.storage, self.policy, candidates, self.observer, limits)
         self.evolution = Evolver(
             self.storage,
             self.policy,
@@ -73,7 +78,8 @@ class EvolveEngine:
             self.change_installer,
             self.observer,
             asker(given, CANDIDATE),
-            score.Limits(self.config.score_runs, self.config.score_seconds, self.config.score_tokens),
+            self.held_out,
+            limits,
         )
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.storage, self.change_installer, self.observer, lock, may_change)
@@ -117,6 +123,7 @@ class EvolveEngine:
         rename_versions(self.storage.database, self.storage.ledger)
         self.history.guarded = self._guarded
         if self.safe is None:
+            self.storage.references.open()
             await self.history.keep_in(self.storage.database)
         await self.storage.own.open()
         if self.safe is not None:

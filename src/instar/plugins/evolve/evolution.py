@@ -36,6 +36,7 @@ from instar.plugins.evolve.install import (
     called_by,
 )
 from instar.plugins.evolve.points import CandidateInput
+from instar.plugins.evolve.probation.held_out import HeldOutChange, HeldOutEvals
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.prediction import Prediction
 from instar.plugins.evolve.storage import Storage
@@ -75,7 +76,8 @@ class Evolver:
         change_installer: ChangeInstaller,
         observer: Observer,
         object: Callable[[CandidateInput], Awaitable[str]],  # noqa: A002 - the verb
-        limits: score.Limits,
+        held_out: HeldOutEvals,
+        limits: score.ScoreLimits,
     ) -> None:
         self._storage = storage
         self._policy = policy
@@ -83,6 +85,7 @@ class Evolver:
         self._change_installer = change_installer
         self._observer = observer
         self._object = object
+        self._held_out = held_out
         self._limits = limits
         self.lock = asyncio.Lock()
         self._steps: dict[Step, Callable[[ChangeAttempt], Awaitable[Step]]] = {
@@ -303,6 +306,8 @@ class Evolver:
         if verdict.settled is not None:
             storage.grants.settle(candidate.file, verdict.settled)
         self._refer(attempt)
+        if cause.by != "person":
+            self._held_out.installed(HeldOutChange(path, new, old))
         learned = verdict.learned(attempt.context.live, attempt.diff)
         report = storage.reports.add(attempt.report("installed"))
         await self._change_installer.installed(changed, cause, verdict.times, learned, report)

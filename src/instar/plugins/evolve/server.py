@@ -15,6 +15,7 @@ from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.ledger.own import Unkept
 from instar.plugins.evolve.notices import Notices
 from instar.plugins.evolve.notifications import Notifications
+from instar.plugins.evolve.probation.held_out import HeldOutWatch
 from instar.plugins.evolve.profiles import Profiles
 from instar.plugins.evolve.routes import EvolveRoutes
 from instar.plugins.evolve.sessions import ScriptSessions
@@ -83,6 +84,7 @@ class Evolve:
         self.notices = Notices(self.engine.storage.database)
         self.effects = HookEffects(self.engine, given.client, self.notices, lambda: self._settings)
         self.notifications = Notifications(self.engine, given.client, self.effects, self.notices)
+        self.held_out = HeldOutWatch(self.engine.held_out, self.notifications.settle)
         self.dispatch = Dispatch(self.scripts, given.client, self.effects)
         self.sessions = ScriptSessions(
             self.engine,
@@ -155,6 +157,8 @@ class Evolve:
             self._frozen_for = await self.engine.evolution.frozen()
             if await self.scripts.discover() or changed:
                 self._rebuild()
+            if self.engine.safe is None and not self._input.halted():
+                self.held_out.wake()
 
     async def _follow(self) -> None:
         """Use what other workers accept, and push what is accepted here, also while no session works."""
@@ -245,6 +249,7 @@ class Evolve:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.heart.close()
+        await self.held_out.close()
         await self.notifications.close()
         await self.engine.close()
         await self._processes.close()

@@ -311,6 +311,8 @@ class SharedRepository:
             changed = await self._change_installer.make(contents, "take what is shared", subject, left)
             for path in changed.files:
                 self._observer.placed(path, self._change_installer.version(path) or None)
+            if any(changes[path] == version for path, version in left.items() if version is not None):
+                self._storage.references.begin()  # a person accepted it at another worker
             cause = ChangeCause(by="instar")
             self._change_installer.happened(
                 "installed", cause, changed.files, f"shared as {there[:12]}", changed
@@ -343,6 +345,7 @@ class SharedRepository:
             async with self._evolution.lock:
                 said = trailers.Trailers(by="person", epoch=self._storage.ledger.next_epoch)
                 await self._change_installer.make({path: file}, "accept by hand", said, {path: persons})
+                self._storage.references.begin()
         elif file is None:
             raise NotChanged(f"{path} was deleted here, which only a person may do")
         else:

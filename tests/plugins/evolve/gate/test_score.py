@@ -15,8 +15,8 @@ from instar.plugins.evolve.gate.score import (
     MAX_RUNS,
     Contest,
     Failed,
-    Limits,
     ProgramEval,
+    ScoreLimits,
     ScoreReport,
     find,
     read,
@@ -45,7 +45,7 @@ class Evals:
         candidate: str,
         *,
         timeout: float = 20,
-        limits: Limits | None = None,
+        limits: ScoreLimits | None = None,
         reference: Changes | None = None,
     ) -> ScoreReport:
         changes = {FILE: TrialFile(f"#!/bin/sh\n{candidate}\n".encode(), 0o755)}
@@ -53,7 +53,7 @@ class Evals:
         evals = [ProgramEval(name, self.trials, self.root, FILE, timeout) for name in names]
         against = dict.fromkeys(names, reference or {})
         contest = Contest(changes, against, evals, risk_of(1), 1_000_000)
-        return await score(contest, limits or Limits())
+        return await score(contest, limits or ScoreLimits())
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ async def test_what_the_pairs_do_not_decide_is_for_a_person(evals: Evals) -> Non
     assert (report.refusal, report.undecided) == (None, ["noisy"])
     assert "not shown to be no worse by more than 0.02: 16 pairs are all that may be taken" in report.text()
     evals.write("evals/noisy", noisy('"tokens": 10'))
-    report = await evals.compare("echo 0.5", limits=Limits(tokens=30))
+    report = await evals.compare("echo 0.5", limits=ScoreLimits(tokens=30))
     assert "the evals used up their 30 tokens" in report.text()
     assert report.lines[0].pairs == 16
 
@@ -271,11 +271,11 @@ async def test_an_eval_is_told_which_file_is_to_be_changed(evals: Evals, tmp_pat
 
 async def test_evals_that_do_not_finish_in_the_time_for_all_of_them_refuse(evals: Evals) -> None:
     evals.write("evals/slow", "#!/bin/sh\nsleep 60; echo 1\n")
-    report = await evals.compare("echo 1", limits=Limits(seconds=0.5))
+    report = await evals.compare("echo 1", limits=ScoreLimits(seconds=0.5))
     assert "did not finish within 0.5 s" in str(report.refusal)
     assert report.seconds < 10
     assert "did not finish within 0.01 s" in str(
-        (await evals.compare("echo 1", limits=Limits(seconds=0.01))).refusal
+        (await evals.compare("echo 1", limits=ScoreLimits(seconds=0.01))).refusal
     )
 
 

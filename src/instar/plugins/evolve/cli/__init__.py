@@ -20,7 +20,7 @@ def group() -> None:
 for _one in (
     *(looks.status, looks.log, looks.show, looks.diff, looks.why, looks.pending, looks.pins),
     *(orders.approve, orders.reject, orders.rollback, orders.pin, orders.unpin, orders.freeze, orders.thaw),
-    *(departed.accept, departed.restore, trying.validate, trying.replay, trying.bisect),
+    *(departed.accept, departed.restore, trying.validate, trying.replay, trying.bisect, trying.held_out),
     *(forget.unused, forget.forget),
 ):
     group.add_command(_one)

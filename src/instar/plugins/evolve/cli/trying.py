@@ -17,6 +17,7 @@ from instar.plugins.evolve.cli.command import (
     fail,
     failing,
     ledger,
+    opened,
     scripts,
     stage,
 )
@@ -28,11 +29,19 @@ from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, Look
 from instar.plugins.evolve.history.repository import INITIAL
 from instar.plugins.evolve.history.trailers import plain
 from instar.plugins.evolve.install import NotChanged
+from instar.plugins.evolve.probation.held_out import BadHeldOut
 from instar.plugins.evolve.trial import TrialFile
 from instar.plugins.evolve.workspace import PROMPTS, visible
 
 _SHOWN = 1000
 """Changed answers that ``replay`` shows at most."""
+
+
+class HeldOutList(msgspec.Struct, frozen=True):
+    """The names of the held-out evals of a workspace."""
+
+    names: list[str]
+
 
 _file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
@@ -204,3 +213,23 @@ def _passed(path: str, verdict: GateVerdict) -> str:
     else:
         lines.append(f"{path} would be installed: {how}")
     return "\n".join(lines)
+
+
+@command(order=True)
+@click.option(
+    "--add", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Keep a copy."
+)
+@click.option("--remove", multiple=True, help="Forget the one of this name.")
+async def held_out(found: NamedWorkspace, add: tuple[Path, ...], remove: tuple[str, ...]) -> Printed:
+    """List the evals that only watch: no gate runs them, and nothing that runs for the model can read them."""
+    async with opened(found) as at:
+        evals = at.engine.held_out
+        try:
+            for name in remove:
+                evals.remove(name)
+            for program in add:
+                evals.add(program)
+        except (BadHeldOut, OSError) as error:
+            fail(str(error))
+        names = evals.names()
+    return Printed(HeldOutList(names), "\n".join(names) or "no held-out evals")

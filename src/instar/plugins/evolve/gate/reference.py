@@ -4,6 +4,7 @@ They begin with what stands when a person accepts something, and move, for one e
 better in it. Probation takes them back to what the person accepted.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
@@ -28,7 +29,7 @@ class Notes(Protocol):
 
 
 class _Kept(msgspec.Struct):
-    """`tried` counts all candidates that were scored, `since` those before the person accepted `start`."""
+    """`tried` counts all contests, `since` those that no longer count: from before the person accepted `start`."""
 
     start: Versions
     better: dict[str, Versions] = {}
@@ -36,7 +37,7 @@ class _Kept(msgspec.Struct):
     since: int = 0
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Draw(msgspec.Struct, frozen=True):
     """What a contest is held with: see `score.Contest`."""
 
     risk: float
@@ -56,6 +57,13 @@ class References:
         self._live = live
         self._content = content
 
+    def open(self) -> None:
+        """Begin with what is live, where nothing is known: at the first sight of a workspace."""
+        if self._notes.note(_NOTE) is None:
+            # A disk that refuses costs no start: what is live when it is asked for serves then.
+            with contextlib.suppress(OSError):
+                self._keep(_Kept(_versions(self._live())))
+
     def begin(self) -> None:
         """A person has accepted what is live."""
         kept = self._read()
@@ -74,11 +82,12 @@ class References:
         """A version that may have been a reference was taken back."""
         self._keep(msgspec.structs.replace(self._read(), better={}))
 
-    def turn(self) -> Turn:
-        """Count one more candidate, and return what it is held with."""
+    def draw(self, *, counted: bool = True) -> Draw:
+        """Count one more contest, and return what it is held with; not `counted`: it lets nothing in."""
         kept = self._read()
-        self._keep(msgspec.structs.replace(kept, tried=kept.tried + 1))
-        return Turn(risk_of(kept.tried + 1 - kept.since), (kept.tried + 1) * SEEDS)
+        since = kept.since if counted else kept.since + 1
+        self._keep(msgspec.structs.replace(kept, tried=kept.tried + 1, since=since))
+        return Draw(risk_of(kept.tried + 1 - since if counted else 1), (kept.tried + 1) * SEEDS)
 
     async def changes(self, name: str) -> dict[str, TrialFile | None]:
         """Return what makes the workspace as accepted that of an eval's reference.

@@ -85,7 +85,7 @@ class Failed(Exception):
         super().__init__(f"{why}; it printed:\n{printed}" if printed else why)
 
 
-class Late(Exception):
+class OutOfTime(Exception):
     """The time for all evals is over."""
 
 
@@ -100,7 +100,7 @@ class Eval(Protocol):
     async def run(self, changes: Changes, seeds: Sequence[int], until: float) -> Statement:
         """Measure the workspace with `changes`, with these seeds.
 
-        Raises `Failed`, `Late` when the monotonic clock has passed `until`, and `NoTrial`.
+        Raises `Failed`, `OutOfTime` when the monotonic clock has passed `until`, and `NoTrial`.
         """
         ...
 
@@ -118,7 +118,7 @@ class Contest(msgspec.Struct, frozen=True):
     first_seed: int
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ScoreLimits(msgspec.Struct, frozen=True):
     """What all evals of a candidate may use: pairs for each of them, seconds and tokens (0: any number) together."""
 
     runs: int = 512
@@ -203,7 +203,7 @@ class ProgramEval(msgspec.Struct, frozen=True):
         async with self.trials.copy(self.source, changes) as trial:
             left = until - time.monotonic()
             if left < _ALMOST:
-                raise Late
+                raise OutOfTime
             timeout = min(self.timeout, left)
             stdin = msgspec.json.encode({"file": self.file, "seeds": seeds})
             changed = trial.watch()
@@ -214,7 +214,7 @@ class ProgramEval(msgspec.Struct, frozen=True):
             if touched := changed():
                 raise Failed(f"{', '.join(touched[:5])} was changed while it ran, so it proves nothing")
         if output.timed_out and timeout < self.timeout:
-            raise Late
+            raise OutOfTime
         return read(output, self.timeout)
 
 
@@ -227,7 +227,7 @@ def find(source: Path) -> list[str]:
     return sorted(entry.name for entry in entries if not entry.name.startswith((".", "__")) and _runs(entry))
 
 
-async def score(contest: Contest, limits: Limits) -> ScoreReport:
+async def score(contest: Contest, limits: ScoreLimits) -> ScoreReport:
     """Run the evals of `contest` and compare."""
     begun = time.monotonic()
     judge = _Judge(contest, limits, begun + limits.seconds)
@@ -288,7 +288,7 @@ class _Judge(msgspec.Struct):
     """One contest being decided. `until` is on the monotonic clock, `tokens` what all evals have used."""
 
     contest: Contest
-    limits: Limits
+    limits: ScoreLimits
     until: float
     tokens: int = 0
 
@@ -301,7 +301,7 @@ class _Judge(msgspec.Struct):
             said = await self._run(measure, reference, seeds)
         except Failed as error:
             return EvalLine(measure.name, ignored=f"with the reference {error}")
-        except (NoTrial, Late) as error:
+        except (NoTrial, OutOfTime) as error:
             return EvalLine(measure.name, refused=str(error) or self._late())
         try:
             await self._run(measure, candidate, seeds, said)
@@ -310,7 +310,7 @@ class _Judge(msgspec.Struct):
             return await self._paired(measure, said, reference, candidate)
         except Failed as error:
             return EvalLine(measure.name, refused=f"with the candidate {error}")
-        except (NoTrial, Late) as error:
+        except (NoTrial, OutOfTime) as error:
             return EvalLine(measure.name, refused=str(error) or self._late())
 
     async def _paired(self, measure: Eval, said: Statement, reference: _Side, candidate: _Side) -> EvalLine:
@@ -360,14 +360,14 @@ class _Judge(msgspec.Struct):
                 if side.name == "candidate":
                     raise
                 return f"with the reference {error}"
-            except Late:
+            except OutOfTime:
                 return self._late()
         return ""
 
     async def _run(
         self, measure: Eval, side: _Side, seeds: Sequence[int], first: Statement | None = None
     ) -> Statement:
-        """Run one side. What holds is the `first` statement. Raises `Failed`, `Late` and `NoTrial`."""
+        """Run one side. What holds is the `first` statement. Raises `Failed`, `OutOfTime` and `NoTrial`."""
         statement = await measure.run(side.changes, seeds, self.until)
         said = first or statement
         if len(statement.scores) != (len(seeds) if said.scores else 0):

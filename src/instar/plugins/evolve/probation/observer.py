@@ -160,6 +160,11 @@ class Observer:
         self._kept(verdicts)
         return probation.owed(self._probation)
 
+    def condemned(self, one: probation.RollBack) -> None:
+        """Take note that a version has to go, whether it is on trial still or was kept."""
+        self._probation = probation.condemned(self._probation, one, _now())
+        self.save()
+
     def rolled_back(self, one: probation.RollBack) -> None:
         """Take note of a rollback; too many in a short time freeze the workspace."""
         self._probation = probation.rolled_back(self._probation, one.file, one.version)

@@ -199,6 +199,14 @@ def rolled_back(state: Probation, file: str, version: str) -> Probation:
     return _with(state, file, msgspec.structs.replace(standing, trial=None))
 
 
+def condemned(state: Probation, one: RollBack, now: int) -> Probation:
+    """Decide a rollback from without: nothing is asked of the version's calls any more."""
+    standing = state.files.get(one.file, FileProbation(one.to))
+    known = standing if standing.kept == one.to else FileProbation(one.to)
+    trial = OnTrial(one.version, now, leaving=one.why)
+    return _with(state, one.file, msgspec.structs.replace(known, trial=trial))
+
+
 def describe(state: Probation, file: str, now: int, limits: ProbationLimits) -> str | None:
     """Return how the trial of `file` stands, for people; None when nothing of it is on trial."""
     standing = state.files.get(file)
