@@ -84,12 +84,7 @@ class EvolveEngine:
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.storage, self.change_installer, self.observer, lock, may_change)
         self.forgetting = Forgetting(
-            self.storage,
-            self.scripts,
-            self.evolution,
-            self.rollback,
-            self.change_installer,
-            self.config,
+            self.storage, self.scripts, self.evolution, self.rollback, self.change_installer, self.config
         )
         self.recording = ChangeRecorder(self.history, lock, self._announce)
         self.shared = SharedRepository(
