@@ -19,6 +19,7 @@ from instar.plugins.evolve import edit, protocol
 from instar.plugins.evolve.attempt import Progress
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, text
 from instar.plugins.evolve.config import EvolveConfig
+from instar.plugins.evolve.evals.cases import NAME
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.forget import evidence
 from instar.plugins.evolve.forget.due import Due, ForgetTerms, LiveChange, day, due
@@ -174,11 +175,11 @@ class Forgetting:
         return 0
 
     def _evals(self) -> frozenset[str]:
-        return frozenset(
-            path.removeprefix(f"{score.FOLDER}/")
-            for path, version in self._storage.ledger.files.items()
-            if path.startswith(f"{score.FOLDER}/") and version.mode & stat.S_IXUSR
-        )
+        """Return the names of the accepted evals; those that are files are one."""
+        files = self._storage.ledger.files.items()
+        evals = {path.partition("/")[2]: one for path, one in files if path.startswith(f"{score.FOLDER}/")}
+        programs = {name for name, one in evals.items() if one.mode & stat.S_IXUSR}
+        return frozenset(programs | {NAME for name in evals if name.endswith(".md")})
 
     def _kept(self) -> dict[str, int]:
         """Return when each file passed a probation last."""
