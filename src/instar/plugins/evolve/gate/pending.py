@@ -71,6 +71,13 @@ class Proposal(msgspec.Struct, frozen=True):
     undecided: tuple[str, ...] = ()
     score: str = ""
 
+    @property
+    def would(self) -> str:
+        """What it would do that a person decides on, before the sentences of `raised`."""
+        if self.takes_back:
+            return f"would take back {self.takes_back[:12]} and what the agent changed there since"
+        return "has to be allowed by a person" if self.undecided else "would reach more"
+
 
 class Decision(msgspec.Struct, frozen=True):
     """What a person said about the entry of this digest; `time` in ms since 1970."""
@@ -113,9 +120,7 @@ class PendingEntry(msgspec.Struct, frozen=True):
         lines += [f"proposed by: {', '.join(cause)}"] if cause else []
         if self.decision:
             lines.append(f"{self.state} by {self.decision.by}")
-        head = "a person has to allow:" if asked.undecided else "it would reach more:"
-        if asked.takes_back:
-            head = f"it would take back {asked.takes_back[:12]} and what the agent changed there since:"
+        head = "a person has to allow:" if asked.undecided else f"it {asked.would}:"
         lines += [head, *(f"- {sentence}" for sentence in asked.raised)]
         if asked.prediction is not None:
             lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")

@@ -137,4 +137,4 @@ class _Past:
 def _line(one: pending.PendingEntry) -> str:
     raised = "".join(f"\n  - {one_line(sentence)}" for sentence in one.proposal.raised)
     when = timeline.moment(one.time)
-    return f"{one.id}  {when}  {one.state}  {one_line(one.proposal.file)} would reach more:{raised}"
+    return f"{one.id}  {when}  {one.state}  {one_line(one.proposal.file)} {one.proposal.would}:{raised}"
