@@ -36,8 +36,9 @@ class Workspace:
         (self.root / FILE).write_text(SCRIPT.format(calls=self.calls))
         (self.root / FILE).chmod(0o755)
 
-    def case(self, name: str, hook: str, result: str, repeats: int = 1) -> None:
-        text = f"---\ncall: x.sh {hook}\nrepeats: {repeats}\nchecks: [{{equals: {{result: {result}}}}}]\n---\n{{}}\n"
+    def case(self, name: str, hook: str, result: str, repeats: int = 1, tolerance: float = 0) -> None:
+        head = f"call: x.sh {hook}\nrepeats: {repeats}\ntolerance: {tolerance}\n"
+        text = f"---\n{head}checks: [{{equals: {{result: {result}}}}}]\n---\n{{}}\n"
         (self.root / "evals" / f"{name}.md").write_text(text)
 
     def evals(self, changes: Changes | None = None) -> FileEvals:
@@ -90,6 +91,20 @@ async def test_a_candidate_that_does_worse_in_one_of_several_cases_is_refused(wo
     assert report.refusal is not None
     assert "evals/cases" in report.refusal
     assert evals.worse(reference, candidate) == ["a"]
+
+
+async def test_two_alike_with_chance_are_told_from_a_few_pairs_at_a_wide_tolerance(
+    workspace: Workspace,
+) -> None:
+    workspace.case("a", "one", "one", tolerance=0.5)
+    workspace.case("b", "two", "three", repeats=2, tolerance=0.5)
+    evals = workspace.evals()
+    contest = Contest({}, {"cases": {}}, [evals], risk_of(1), 1_000_000)
+    (line,) = (await score(contest, ScoreLimits())).lines
+    assert (line.verdict, line.margin) == ("no worse", 0.5)
+    assert line.pairs <= 32
+    # A case without chance is run once with each version, however often it is drawn.
+    assert workspace.calls.read_text().split().count("one") == 2
 
 
 async def test_the_accepted_files_judge_and_not_what_stands_there(workspace: Workspace) -> None:
