@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from instar.approval.permissions import Approvals, relayed
 from instar.approval.questions import Questions
+from instar.cluster.trust import SharedTrust
 from instar.definitions.skill import Skill
 from instar.event import ServerInstanceDisposed, make
 from instar.event.bus import Bus
@@ -117,6 +118,9 @@ class Runtime(InProcessClient):
         processes = Processes()
         paths = Paths.from_environment(options.environment)
         trust = Trust(paths, options.environment)
+        shared_trust = SharedTrust(trust, paths)
+        if isinstance(paths.database, str):
+            await asyncio.to_thread(shared_trust.refresh)
         project = await discover(options.directory, processes)
         places = WatchedFiles(options.directory, project, paths, options.environment)
         # Before anything is read: what changes from here on is found to be another.
@@ -130,7 +134,7 @@ class Runtime(InProcessClient):
         store = await _open_store(options, project, paths, config, bus)
         plugins = Plugins(bus, points.CORE, lambda: runtime.instance.config.plugin_timeouts)
         try:
-            stops = await _stop_state(options, paths, store)
+            stops = await _stop_state(options, paths, store, shared_trust)
             runtime = cls(
                 options,
                 reading,
@@ -340,12 +344,12 @@ async def _open_store(options: Options, project: Project, paths: Paths, config: 
     return store
 
 
-async def _stop_state(options: Options, paths: Paths, store: Store) -> StopState:
+async def _stop_state(options: Options, paths: Paths, store: Store, trust: SharedTrust) -> StopState:
     """Return the stops that hold here; those of other machines are known where the store is on a server."""
     file = StopFile(paths.data)
     shared = None
     if store.is_shared:
-        shared = options.shared.stops if options.shared else SharedStops(file)
+        shared = options.shared.stops if options.shared else SharedStops(file, also=trust.read)
         await store.ask(shared.read)
     return StopState(file, options.directory, shared=shared)
 

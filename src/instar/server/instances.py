@@ -77,6 +77,7 @@ class Instances:
         # psycopg is an extra, and takes a while to import
         from instar.cluster.absurd import AbsurdEngine
         from instar.cluster.sharing import Sharing
+        from instar.cluster.trust import SharedTrust
         from instar.limits.budget import running_calls
         from instar.limits.stop import SharedStops, StopFile
         from instar.store.relay import Relay
@@ -88,7 +89,9 @@ class Instances:
         await self._relay.start()
         engine = AbsurdEngine(self.paths.database, self._relay)
         await engine.prepare()
-        stops, running = SharedStops(StopFile(self.paths.data)), running_calls(self.paths.database)
+        trust = SharedTrust(Trust(self.paths, self.environment), self.paths)
+        stops = SharedStops(StopFile(self.paths.data), also=trust.read)
+        running = running_calls(self.paths.database)
         self._shared = Sharing(engine, self._relay, stops, running)
         self._working = asyncio.create_task(engine.work(self._carry_on), name="take up turns")
 

@@ -31,6 +31,8 @@ Stage = Literal["parse", "test", "replay", "score", "authority"]
 Progress = Callable[[str], None]
 """Hears of each stage of the gate as it begins."""
 
+IDEA: Final = 200
+"""Characters that are kept of an author's line on a candidate."""
 _NAMED: Final = 5
 """Files that a refusal names."""
 _UNMEASURED: Final = "no evals: nothing measured whether it is better or worse"
@@ -50,7 +52,9 @@ class Installed(msgspec.Struct, frozen=True):
 class ChangeAttempt:
     """A change on its way. Each step adds what it found; what a step has not come to yet is not there.
 
-    `approval` is what a person, `who`, has allowed. `claim` names an eval in which it has to show itself better.
+    `approval` is what a person, `who`, has allowed. `claim` names an eval in which it has to show itself better, `idea`
+    is its author's line on it, `mark` as `Candidates.mark` gives it, `known` the id of the report on the same
+    one, which was refused before.
     """
 
     path: str
@@ -62,6 +66,9 @@ class ChangeAttempt:
     approval: pending.PendingEntry | None = None
     who: str = ""
     claim: str = ""
+    idea: str = ""
+    mark: str = ""
+    known: str = ""
     verdict: GateVerdict = field(default_factory=GateVerdict)
     candidate: Candidate = field(init=False)
     context: GateContext = field(init=False)
@@ -104,6 +111,7 @@ class ChangeAttempt:
             asked=None if found.held is None else found.held.authority,
             raised=found.raised,
             prediction=msgspec.to_builtins(self.candidate.expect),
+            idea=trailers.one_line(self.idea, IDEA),
         )
 
 
@@ -116,7 +124,7 @@ async def passed(
     try:
         found = await work(attempt)
     except NoTrial as error:
-        raise CandidateRefused(name, str(error)) from None
+        raise CandidateRefused(name, str(error), passing=True) from None
     except CandidateRefused as refusal:
         raise _without(attempt, refusal) from None
     if found:
@@ -136,6 +144,7 @@ def _without(attempt: ChangeAttempt, refusal: CandidateRefused) -> CandidateRefu
         refusal.stage,
         f"{refusal}\n\nIt was tried without what nobody accepted: {named} (as a person committed it last, or not "
         "there). A person accepts such files by a commit of their own, or names their folder in evolve.loads",
+        passing=refusal.passing,
     )
 
 
@@ -194,6 +203,7 @@ async def _explained(attempt: ChangeAttempt, name: str, refusal: CandidateRefuse
             refusal.stage,
             f"the test failed before your change too, so no change can pass it: {why}. A person can mend "
             f"tests/{name} and run instar evolve accept\n\nWith your change: {refusal}",
+            passing=True,
         )
     return refusal
 
@@ -207,10 +217,12 @@ async def play_again(attempt: ChangeAttempt) -> str:
         candidate, candidate.before, context, attempt.bench
     )
     if report.refusal is not None:
-        raise CandidateRefused("replay", report.text())
+        raise CandidateRefused("replay", report.text(), passing=report.count("timeout") > 0)
     if report.total and not report.replayed:
         raise CandidateRefused(
-            "replay", f"none of the recorded calls came to an end within {report.limit:g} s: make it faster"
+            "replay",
+            f"none of the recorded calls came to an end within {report.limit:g} s: make it faster",
+            passing=True,
         )
     return report.text().partition("\n")[0]
 
@@ -242,7 +254,9 @@ async def _contest(
     contest = score.Contest(attempt.changed, against, evals, drawn.risk, drawn.first_seed)
     report = verdict.score = await score.score(contest, limits)
     if report.refusal is not None:
-        raise CandidateRefused("score", report.refusal + _worse(evals, contest))
+        # An eval that failed or was late may be so by the machine's doing.
+        worse = any(line.verdict == "worse" for line in report.lines)
+        raise CandidateRefused("score", report.refusal + _worse(evals, contest), passing=not worse)
     if attempt.claim and attempt.claim not in report.better:
         line = next(one.text() for one in report.lines if one.name == attempt.claim)
         raise CandidateRefused(

@@ -33,6 +33,7 @@ const ABOUT = /** @type {Record<string, string>} */ ({
 export const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
   installed: ["installed", "good"],
   refused: ["refused", "bad"],
+  "passed over": ["passed over", "plain"],
   waits: ["waits for you", "warn"],
   decided: ["waited for you", "plain"],
   "taken back": ["installed, then taken back", "plain"],
@@ -140,6 +141,7 @@ function Gate({ report, isWaiting }) {
   const title = {
     installed: "Why it was let in",
     refused: "Why it was refused",
+    "passed over": "Why another one was preferred",
     waits: isWaiting ? "Why it waits" : "Why it waited",
   }[/** @type {string} */ (report.outcome)];
   return html`<h2>${title}</h2>

@@ -7,6 +7,7 @@ from instar import wire
 from instar.api.config import Config, fitted
 from instar.api.operation import operation
 from instar.api.provider import ConfigProviders
+from instar.cluster.trust import trust_at
 from instar.limits.budget import LimitsError
 from instar.plugin import Invalid
 from instar.provider.keys import KeysError
@@ -76,9 +77,10 @@ async def _amended(
     instances: Instances, place: EditedFile, changes: Plain, secrets: Iterable[Secret]
 ) -> None:
     instances.may_dispose()
-    environment, trust = instances.environment, Trust(instances.paths, instances.environment)
+    environment = instances.environment
 
     def amended() -> None:
+        trust = trust_at(instances.paths, environment)
         view = None if place.owner is None else trust.view(place.owner)
         amend(place, changes, environment, trust, secrets)
         # A person asked for it. What somebody else had changed in the file before is not accepted with it.

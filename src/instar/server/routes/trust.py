@@ -7,6 +7,7 @@ from pathlib import Path
 
 from instar.api.config import AcceptedChange, TrustBody, TrustState
 from instar.api.operation import operation
+from instar.cluster.trust import trust_at
 from instar.plugin import Invalid
 from instar.server.call import Call
 from instar.session.instance import Instance
@@ -31,7 +32,7 @@ class TrustRoutes:
 
         Refused where it is another by now.
         """
-        trust = Trust(call.instances.paths, call.instances.environment)
+        trust = await asyncio.to_thread(trust_at, call.instances.paths, call.instances.environment)
 
         def accepted() -> TrustState:
             state, found = _state(trust, instance)

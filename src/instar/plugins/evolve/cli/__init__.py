@@ -18,8 +18,9 @@ def group() -> None:
 
 
 for _one in (
-    *(looks.status, looks.log, looks.show, looks.diff, looks.why, looks.pending, looks.pins),
-    *(orders.approve, orders.reject, orders.rollback, orders.pin, orders.unpin, orders.freeze, orders.thaw),
+    *(looks.status, looks.log, looks.show, looks.diff, looks.why, looks.attempts, looks.pending, looks.pins),
+    *(orders.approve, orders.reject, orders.again, orders.rollback),
+    *(orders.pin, orders.unpin, orders.freeze, orders.thaw),
     *(departed.accept, departed.restore, evals.run),
     *(trying.validate, trying.replay, trying.bisect, trying.held_out, forget.unused, forget.forget),
 ):

@@ -7,7 +7,6 @@ version that it was judged against and each sentence of what it raises, and an i
 
 import secrets
 import time
-import unicodedata
 from collections.abc import Callable
 from hashlib import sha256
 from sqlite3 import Connection
@@ -16,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from instar.plugins.evolve.database import Database
-from instar.plugins.evolve.history.trailers import ends
+from instar.plugins.evolve.history.trailers import ends, escaped
 
 T = TypeVar("T")
 
@@ -120,11 +119,11 @@ class PendingEntry(msgspec.Struct, frozen=True):
         lines += [head, *(f"- {sentence}" for sentence in asked.raised)]
         if asked.prediction is not None:
             lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")
-        said = [_visible(line.replace("\n", " ")) for line in lines]
+        said = [escaped(line.replace("\n", " ")) for line in lines]
         parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay), ("score", asked.score)]
         also = "file" if asked.takes_back else "new file"
         parts += [(f"{also} {path}", text) for path, text in sorted(asked.also.items())]
-        return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
+        return "\n".join([*said, *(f"\n{escaped(name)}:\n{escaped(text)}" for name, text in parts if text)])
 
     def is_of(self, proposal: Proposal) -> bool:
         """Whether what a person says of it is said of just this: this file, text and base, with these sentences."""
@@ -282,15 +281,6 @@ def _is_replaced(one: PendingEntry, proposal: Proposal) -> bool:
 def _cut(proposal: Proposal) -> Proposal:
     shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay", "score")}
     return msgspec.structs.replace(proposal, **shown)
-
-
-def _visible(text: str) -> str:
-    """The text with what commands a terminal, or is not seen, as an escape; line feeds and tabs stay."""
-    return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode() for char in text)
-
-
-def _is_seen(char: str) -> bool:
-    return char in "\n\t" or char.isprintable() or unicodedata.category(char) == "Zs"
 
 
 def _now() -> int:

@@ -82,6 +82,11 @@ class References:
         """A version that may have been a reference was taken back."""
         self._keep(msgspec.structs.replace(self._read(), better={}))
 
+    def standing(self) -> Any:
+        """Return with what scores are compared now, as JSON values."""
+        kept = self._read()
+        return msgspec.to_builtins([kept.start, kept.better])
+
     def draw(self, *, counted: bool = True) -> Draw:
         """Count one more contest, and return what it is held with; not `counted`: it lets nothing in."""
         kept = self._read()

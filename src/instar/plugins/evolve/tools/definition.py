@@ -11,14 +11,20 @@ from instar.plugins.evolve.install import ChangeCause
 
 Execute = Callable[[wire.Plain, ToolContext], Awaitable[ToolResult]]
 Permissions = Callable[[wire.Plain, ToolContext], Sequence[Ask]]
-_CHANGES: Final = ("hook_write", "hook_edit", "prompt_write", "prompt_edit", "rollback")
+_CHANGES: Final = frozenset(
+    (*(f"{kind}_{verb}" for kind in ("hook", "prompt") for verb in ("write", "edit", "propose")), "rollback")
+)
 """The tools that change what later calls see."""
 
 
 class ToolDefinition(Tool):
-    """A tool without its name. `about` is the argument whose value is asked about; "" for the tool as a whole."""
+    """A tool without its name. `about` is the argument whose value is asked about; "" for the tool as a whole.
+
+    `way` is the tool of which it is another way: a rule about that one is a rule about it too.
+    """
 
     about: str = ""
+    way: str = ""
 
 
 def tool(
@@ -39,14 +45,16 @@ def tool(
     return ToolDefinition(description, schema, execute, **more)
 
 
-def named(name: str, made: ToolDefinition, aliases: tuple[str, ...]) -> Tool:
-    """Return the tool under its full name and its other ones."""
-    full = f"{PREFIX}_{name}"
+def named(name: str, made: ToolDefinition, others: Callable[[str], tuple[str, ...]]) -> Tool:
+    """Return the tool under its full name and its other ones, which `others` gives."""
+    full, aliases = f"{PREFIX}_{name}", others(name)
+    way = (f"{PREFIX}_{made.way}", *others(made.way)) if made.way else ()
     also = f" It is also called {', '.join(aliases)}." if aliases else ""
     return msgspec.structs.replace(
         made,
         description=f"{made.description}{also}",
-        permissions=_permissions(full, made.about, aliases),
+        permissions=_permissions(full, made.about, (*aliases, *way)),
+        permission=way[0] if way else None,
         aliases=aliases,
         exact_first=True,
         ordered=name in _CHANGES,
