@@ -19,7 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
 MODULES = 510
-CODE = 67_800
+CODE = 68_400
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
 CODE_OF_THE_CORE = 49_600
 """The same without `plugins`."""

@@ -152,6 +152,16 @@ def test_a_program_checks_an_answer_by_its_exit_code_or_a_score(greet):
 
 
 @pytest.mark.slow
+def test_a_script_leaves_nothing_that_a_check_would_import(hand):
+    leaves = "execute_tool) echo 'raise SystemExit(0)' >evals/json.py; ls evals >&2;"
+    hand.write("hooks/bot.sh", hand.bot.replace("execute_tool)", leaves))
+    hand.write("evals/call.md", CALL.replace("equals: {result: Hello!}", "run: strict"), 0o644)
+    hand.write("evals/strict", "#!/usr/bin/env python3\nimport json, sys\nsys.exit('never content')\n")
+    row = one(hand)
+    assert (row["scores"], row["runs"][0]["checks"][0]["why"]) == ([0.0], "never content")
+
+
+@pytest.mark.slow
 def test_what_changes_code_while_it_runs_proves_nothing(hand):
     hand.write(
         "hooks/bot.sh", hand.bot.replace("execute_tool)", "execute_tool) echo 'exit 0' >tests/bot_test.sh;")

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from instar.plugins.evolve.evals.case import load
 from instar.plugins.evolve.evals.cases import FileEvals
 from instar.plugins.evolve.evals.run import CaseRunner
 from instar.plugins.evolve.gate.paired import risk_of
-from instar.plugins.evolve.gate.score import Contest, ScoreLimits, Statement, score
+from instar.plugins.evolve.gate.score import Contest, OutOfTime, ScoreLimits, Statement, score
 from instar.plugins.evolve.trial import Changes, NoTrial, TrialFile, Trials
 
 FILE = "hooks/x.sh"
@@ -121,3 +122,11 @@ async def test_one_file_that_cannot_be_used_measures_nothing(workspace: Workspac
     (workspace.root / "evals" / "b.md").write_text("---\nchecks: 1\n---\nx\n")
     with pytest.raises(NoTrial, match=r"evals/b\.md:2: checks: expected a list"):
         await workspace.run(1)
+
+
+async def test_a_script_that_hangs_ends_with_the_time_for_all(workspace: Workspace) -> None:
+    workspace.case("a", "one", "one")
+    changes = workspace.candidate("one) ", "one) sleep 50; ")
+    with pytest.raises(OutOfTime):
+        await workspace.evals().run(changes, [1], time.monotonic() + 1)
+    assert workspace.calls.read_text().split() == ["one"]
