@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from tests.running import having
+from tests.waiting import wait_until
 
 GREET = """\
 ---
@@ -151,6 +152,16 @@ def test_a_program_checks_an_answer_by_its_exit_code_or_a_score(greet):
 
 
 @pytest.mark.slow
+def test_a_script_leaves_nothing_that_a_check_would_import(hand):
+    leaves = "execute_tool) echo 'raise SystemExit(0)' >evals/json.py; ls evals >&2;"
+    hand.write("hooks/bot.sh", hand.bot.replace("execute_tool)", leaves))
+    hand.write("evals/call.md", CALL.replace("equals: {result: Hello!}", "run: strict"), 0o644)
+    hand.write("evals/strict", "#!/usr/bin/env python3\nimport json, sys\nsys.exit('never content')\n")
+    row = one(hand)
+    assert (row["scores"], row["runs"][0]["checks"][0]["why"]) == ([0.0], "never content")
+
+
+@pytest.mark.slow
 def test_what_changes_code_while_it_runs_proves_nothing(hand):
     hand.write(
         "hooks/bot.sh", hand.bot.replace("execute_tool)", "execute_tool) echo 'exit 0' >tests/bot_test.sh;")
@@ -264,6 +275,48 @@ def test_a_limit_of_the_person_and_a_missing_model_fail_the_eval(greet):
     assert "limits.cause.eval" in one(greet, code=1)["failed"]
     greet.write("evals/greet.md", GREET.replace("scripted/greet", "nobody/x"), 0o644)
     assert "evals/greet.md cannot be asked: " in one(greet, code=1)["failed"]
+
+
+@pytest.mark.slow
+def test_a_prompt_without_a_model_asks_the_persons_own_and_is_booked_as_an_eval(greet):
+    path = greet.folder / "home" / ".config" / "instar" / "instar.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"model": "scripted/mine"}))
+    greet.write("evals/greet.md", GREET.replace("model: scripted/greet\n", ""), 0o644)
+    story = greet.folder / "story.txt"
+    story.write_text(PLAYED)
+    done = greet.instar("evolve", "--workspace", greet.root, "eval", "--json", INSTAR_SCRIPT=str(story))
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["scores"] == [1.0] * 5
+    assert len(done.stderr.splitlines()) == 5
+    used = json.loads(greet.instar("stats", "--json").stdout)
+    assert row["tokens"] == 5 * 206
+    assert "eval" in json.dumps(used)
+
+
+@pytest.mark.slow
+def test_instar_stop_fails_what_runs(greet):
+    greet.write("evals/greet.txt", "== turn\ndelay: 50s\ntext: Hello\n", 0o644)
+    path = greet.folder / "requests"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "instar", "evolve", "--workspace", str(greet.root), "eval"],
+        env={**greet.environment, "INSTAR_SCRIPT_RECORD": str(path)},
+        cwd=greet.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(path.exists)
+    greet.instar("stop")
+    said, _ = child.communicate(timeout=20)
+    assert child.returncode == 1
+    assert "evals/greet.md has no answer: " in said
+    assert "instar stop" in said
+
+
+def test_a_mistake_in_an_eval_is_a_problem_of_the_workspace(hand):
+    hand.write("evals/bad.md", GREET.replace("contains", "contain"), 0o644)
+    assert "evals/bad.md:4: checks.0.contain: there is no such field" in str(hand.json("status")["problems"])
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from instar.plugins.evolve.evals.case import load
 from instar.plugins.evolve.evals.cases import FileEvals
 from instar.plugins.evolve.evals.run import CaseRunner
 from instar.plugins.evolve.gate.paired import risk_of
-from instar.plugins.evolve.gate.score import Contest, ScoreLimits, Statement, score
+from instar.plugins.evolve.gate.score import Contest, OutOfTime, ScoreLimits, Statement, score
 from instar.plugins.evolve.trial import Changes, NoTrial, TrialFile, Trials
 
 FILE = "hooks/x.sh"
@@ -36,8 +37,9 @@ class Workspace:
         (self.root / FILE).write_text(SCRIPT.format(calls=self.calls))
         (self.root / FILE).chmod(0o755)
 
-    def case(self, name: str, hook: str, result: str, repeats: int = 1) -> None:
-        text = f"---\ncall: x.sh {hook}\nrepeats: {repeats}\nchecks: [{{equals: {{result: {result}}}}}]\n---\n{{}}\n"
+    def case(self, name: str, hook: str, result: str, repeats: int = 1, tolerance: float = 0) -> None:
+        head = f"call: x.sh {hook}\nrepeats: {repeats}\ntolerance: {tolerance}\n"
+        text = f"---\n{head}checks: [{{equals: {{result: {result}}}}}]\n---\n{{}}\n"
         (self.root / "evals" / f"{name}.md").write_text(text)
 
     def evals(self, changes: Changes | None = None) -> FileEvals:
@@ -92,6 +94,20 @@ async def test_a_candidate_that_does_worse_in_one_of_several_cases_is_refused(wo
     assert evals.worse(reference, candidate) == ["a"]
 
 
+async def test_two_alike_with_chance_are_told_from_a_few_pairs_at_a_wide_tolerance(
+    workspace: Workspace,
+) -> None:
+    workspace.case("a", "one", "one", tolerance=0.5)
+    workspace.case("b", "two", "three", repeats=2, tolerance=0.5)
+    evals = workspace.evals()
+    contest = Contest({}, {"cases": {}}, [evals], risk_of(1), 1_000_000)
+    (line,) = (await score(contest, ScoreLimits())).lines
+    assert (line.verdict, line.margin) == ("no worse", 0.5)
+    assert line.pairs <= 32
+    # A case without chance is run once with each version, however often it is drawn.
+    assert workspace.calls.read_text().split().count("one") == 2
+
+
 async def test_the_accepted_files_judge_and_not_what_stands_there(workspace: Workspace) -> None:
     workspace.case("a", "one", "nothing")
     workspace.case("new", "one", "nothing")
@@ -106,3 +122,11 @@ async def test_one_file_that_cannot_be_used_measures_nothing(workspace: Workspac
     (workspace.root / "evals" / "b.md").write_text("---\nchecks: 1\n---\nx\n")
     with pytest.raises(NoTrial, match=r"evals/b\.md:2: checks: expected a list"):
         await workspace.run(1)
+
+
+async def test_a_script_that_hangs_ends_with_the_time_for_all(workspace: Workspace) -> None:
+    workspace.case("a", "one", "one")
+    changes = workspace.candidate("one) ", "one) sleep 50; ")
+    with pytest.raises(OutOfTime):
+        await workspace.evals().run(changes, [1], time.monotonic() + 1)
+    assert workspace.calls.read_text().split() == ["one"]

@@ -24,9 +24,11 @@ ECHO: Final = "scripted/echo"
 
 CheckKind = Literal["contains", "not_contains", "matches", "equals", "tool", "run", "judge"]
 _KINDS: Final = get_args(CheckKind)
-_FIELDS: Final = ("model", "agent", "repeats", "checks", "limits", "call", "judge_model")
+_FIELDS: Final = ("model", "agent", "repeats", "checks", "limits", "call", "judge_model", "tolerance")
 _MOST: Final = 1000
 """Repeats of a case."""
+_TOLERANCE: Final = 0.1
+"""By how much the mean of a case with chance may fall: 90 pairs show of two equal versions that it did not."""
 
 
 class BadEval(Exception):
@@ -64,7 +66,8 @@ class CaseLimits(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """An eval that is a file. `body` is the prompt, or the input of `call`: a script in ``hooks/`` and its hook.
 
-    `script` is the path, in the workspace, of what a scripted model plays; "" for none.
+    `script` is the path, in the workspace, of what a scripted model plays; "" for none. `allowed` is by how much its
+    mean may fall, None where the file does not say.
     """
 
     name: str
@@ -76,6 +79,12 @@ class Case(msgspec.Struct, frozen=True):
     agent: str = ""
     repeats: int = 1
     limits: CaseLimits = CaseLimits()
+    allowed: float | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """By how much its mean may fall."""
+        return self.allowed if self.allowed is not None else 0.0 if self.is_exact else _TOLERANCE
 
     @property
     def asks_model(self) -> bool:
@@ -164,6 +173,7 @@ class _Reader:
             self._text(("agent",)),
             int(self._number(("repeats",), 1, 1, _MOST, whole=True)),
             self._limits(),
+            None if self._value(("tolerance",)) is None else self._number(("tolerance",), 0, 0, 0.5),
         )
 
     def _fail(self, place: yaml.Place, message: str) -> BadEval:

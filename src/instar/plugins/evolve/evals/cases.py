@@ -10,6 +10,8 @@ from collections.abc import Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 
+import msgspec
+
 from instar.plugin import Client
 from instar.plugins.evolve.evals.case import Case, Suite
 from instar.plugins.evolve.evals.run import CaseRun, CaseRunner, each
@@ -51,9 +53,11 @@ class FileEvals:
         for case, score in zip(wanted, scores, strict=True):
             self._scores.setdefault(id(changes), {}).setdefault(case.name, []).append(score)
         tokens, cost = sum(run.tokens for run in runs), sum(run.cost or 0.0 for run in runs)
+        tolerance = statistics.fmean(case.tolerance for case in self._drawn)
+        said = Statement(tolerance=tolerance, tokens=tokens, cost=cost)
         if exact:
-            return Statement(score=statistics.fmean(scores), tokens=tokens, cost=cost)
-        return Statement(scores=scores, tokens=tokens, cost=cost)
+            return msgspec.structs.replace(said, score=statistics.fmean(scores))
+        return msgspec.structs.replace(said, scores=scores)
 
     def worse(self, reference: Changes, candidate: Changes) -> list[str]:
         """Return the cases in which the candidate scored less, in the mean, than the reference."""

@@ -6,11 +6,11 @@ has no other tool. The model is called from outside the sandbox.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -29,9 +29,6 @@ from instar.plugins.evolve.evals.check import (
 from instar.plugins.evolve.gate.score import FOLDER, Failed, OutOfTime
 from instar.plugins.evolve.trial import Changes, NoTrial, Trial, Trials, content, listed
 from instar.plugins.evolve.workspace import STAGES
-
-_ALMOST: Final = 0.05
-"""Seconds below which no run is begun: a sandbox alone takes that long."""
 
 
 class CaseRun(msgspec.Struct, frozen=True):
@@ -72,22 +69,25 @@ class CaseRunner(msgspec.Struct, frozen=True):
         `NoTrial` where no model, or no sandbox, is to be had.
         """
         begun = time.monotonic()
-        if until - begun < _ALMOST:
-            raise OutOfTime
+        try:
+            async with asyncio.timeout(None if until == math.inf else until - begun):
+                return await self._run(case, changes, begun)
+        except TimeoutError:
+            raise OutOfTime from None
+
+    async def _run(self, case: Case, changes: Changes, begun: float) -> CaseRun:
         async with self.trials.copy(self.source, changes) as trial:
             changed = trial.watch()
-            stage = _Stage(self, trial, changes)
             try:
-                answered, apart, why = await self._answer(case, stage, until)
+                answered, apart, why = await self._answer(case, _Stage(self, trial, changes))
             except script.ScriptFailure as error:
                 answered, apart, why = CaseAnswer(""), None, str(error)
-            checks: Sequence[CheckResult] = ()
             if touched := changed():
                 raise Failed(f"{', '.join(touched[:5])} was changed while it ran, so it proves nothing")
-            if not why:
-                checks = [
-                    await look(one, case, answered, trial, self.client, self.timeout) for one in case.checks
-                ]
+        # In a copy of their own: a script may have left a module there that a program of a check would import.
+        async with self.trials.copy(self.source, changes) as trial:
+            asked = () if why else case.checks
+            checks = [await look(one, case, answered, trial, self.client, self.timeout) for one in asked]
         costs = [0.0 if apart is None else apart.cost, *(one.cost for one in checks)]
         known = [cost for cost in costs if cost is not None]
         return CaseRun(
@@ -101,12 +101,10 @@ class CaseRunner(msgspec.Struct, frozen=True):
             sum(known) if len(known) == len(costs) else None,
         )
 
-    async def _answer(
-        self, case: Case, stage: "_Stage", until: float
-    ) -> tuple[CaseAnswer, Apart | None, str]:
+    async def _answer(self, case: Case, stage: "_Stage") -> tuple[CaseAnswer, Apart | None, str]:
         """What comes of the case, what the session took, and why there is no answer, "" for there is one."""
         if case.call is None:
-            return await self._session(case, stage, until)
+            return await self._session(case, stage)
         name, hook = case.call
         try:
             fields = await stage.ask(name, hook, msgspec.json.decode(case.body))
@@ -114,15 +112,11 @@ class CaseRunner(msgspec.Struct, frozen=True):
             return CaseAnswer(""), None, str(error)
         return CaseAnswer(msgspec.json.encode(fields, order="sorted").decode(), fields=fields), None, ""
 
-    async def _session(
-        self, case: Case, stage: "_Stage", until: float
-    ) -> tuple[CaseAnswer, Apart | None, str]:
+    async def _session(self, case: Case, stage: "_Stage") -> tuple[CaseAnswer, Apart | None, str]:
         assert self.client is not None
         tools = await stage.tools()
         system = await stage.system(case)
-        left, limits = until - time.monotonic(), case.limits
-        if left < _ALMOST:
-            raise OutOfTime
+        limits = case.limits
         try:
             found = await self.client.aside(
                 Aside(
@@ -136,24 +130,24 @@ class CaseRunner(msgspec.Struct, frozen=True):
                     script=stage.trial.outside(case.script) if case.script else None,
                     own=tools,
                     steps=limits.steps,
-                    timeout=min(limits.seconds, left),
+                    timeout=limits.seconds,
                     tokens=limits.tokens,
                     cost=limits.cost,
                 )
             )
         except (Invalid, NotFound) as error:
             raise NoTrial(f"{FOLDER}/{case.name}.md cannot be asked: {error}") from None
-        return CaseAnswer(found.text, stage.called), found, self._unanswered(case, found, until)
+        return CaseAnswer(found.text, stage.called), found, _unanswered(case, found)
 
-    def _unanswered(self, case: Case, found: Apart, until: float) -> str:
-        """Why a session came to no answer that counts, "" if it did. Raises `OutOfTime` and `NoTrial`."""
-        if found.ended == "answered":
-            return ""
-        if found.own_limit and until - time.monotonic() < _ALMOST:
-            raise OutOfTime
-        if found.own_limit or (case.script and found.ended == "failed"):
-            return found.error
-        raise NoTrial(f"{FOLDER}/{case.name}.md has no answer: {found.error}")
+
+def _unanswered(case: Case, found: Apart) -> str:
+    """Why a session came to no answer that counts, "" if it did. Raises `NoTrial` where no model answered."""
+    if found.ended == "answered":
+        return ""
+    # What a scripted model fails with names it: its script expects something else.
+    if found.own_limit or (case.script and found.error.startswith(f"{case.model}: ")):
+        return found.error
+    raise NoTrial(f"{FOLDER}/{case.name}.md has no answer: {found.error}")
 
 
 class _Stage:
