@@ -86,7 +86,7 @@ class Context:
     def trust(self) -> "Trust":
         """The person's list of trusted folders."""
         if isinstance(self.paths.database, str):
-            from instar.cluster.trust import trust_at
+            from instar.store.trust import trust_at
 
             return trust_at(self.paths, self.environment)
         from instar.settings.trust import Trust

@@ -77,10 +77,10 @@ class Instances:
         # psycopg is an extra, and takes a while to import
         from instar.cluster.absurd import AbsurdEngine
         from instar.cluster.sharing import Sharing
-        from instar.cluster.trust import SharedTrust
         from instar.limits.budget import running_calls
         from instar.limits.stop import SharedStops, StopFile
         from instar.store.relay import Relay
+        from instar.store.trust import SharedTrust
 
         self._relay = Relay(self.paths.database)
         # Also this process' own: so clients of every worker hear all in one order.
@@ -89,7 +89,9 @@ class Instances:
         await self._relay.start()
         engine = AbsurdEngine(self.paths.database, self._relay)
         await engine.prepare()
-        trust = SharedTrust(Trust(self.paths, self.environment), self.paths)
+        trust = SharedTrust(self.paths, self.environment)
+        # Before it is asked whether the default directory's plugins want to work by themselves.
+        await asyncio.to_thread(trust.refresh)
         stops = SharedStops(StopFile(self.paths.data), also=trust.read)
         running = running_calls(self.paths.database)
         self._shared = Sharing(engine, self._relay, stops, running)

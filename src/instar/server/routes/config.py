@@ -7,7 +7,6 @@ from instar import wire
 from instar.api.config import Config, fitted
 from instar.api.operation import operation
 from instar.api.provider import ConfigProviders
-from instar.cluster.trust import trust_at
 from instar.limits.budget import LimitsError
 from instar.plugin import Invalid
 from instar.provider.keys import KeysError
@@ -21,6 +20,7 @@ from instar.session.instance import Instance
 from instar.settings.config import OWN_KEYS, ConfigError
 from instar.settings.known import OPENCODE_KEYS, unknown
 from instar.settings.trust import Trust, TrustError
+from instar.store.trust import trust_at
 from instar.wire import Plain
 from instar.wire.secret import Secret, disclosed, secrets_in
 

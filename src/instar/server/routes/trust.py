@@ -7,13 +7,13 @@ from pathlib import Path
 
 from instar.api.config import AcceptedChange, TrustBody, TrustState
 from instar.api.operation import operation
-from instar.cluster.trust import trust_at
 from instar.plugin import Invalid
 from instar.server.call import Call
 from instar.session.instance import Instance
 from instar.settings.load import folder_chain
 from instar.settings.steered import Found
 from instar.settings.trust import Trust, TrustError
+from instar.store.trust import trust_at
 from instar.wire.document import DocumentError
 
 
