@@ -30,7 +30,7 @@ recording: $(VENV)/.dev ## record a session anew for the README: docs/demo.cast 
 
 test: $(VENV)/.dev ## run the tests that are not slow; ROOM=session: those of one room
 	@# `make test-cluster` has the tests of several servers.
-	@$(TESTS) -m "not slow" --ignore tests/server/test_cluster.py $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))
+	@$(TESTS) -m "not slow" $(foreach one,cluster shared_trust,--ignore tests/server/test_$(one).py) $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))
 
 test-slow: $(VENV)/.dev ## run what `make test` leaves out: a kill at each step, long runs, attack tables
 	@$(TESTS) -m slow

@@ -1,9 +1,11 @@
 """Trust on several machines with one PostgreSQL database: what a person accepts at one of them holds at all."""
 
 import json
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,13 @@ import pytest
 from tests.server.conftest import Served
 from tests.server.test_cluster import ECHO, Workers, url, worker
 from tests.waiting import wait_until
+
+from instar.opencode.bridge.plugins import read
+from instar.process import Processes
+from instar.server.instances import Instances
+from instar.settings.paths import Paths
+from instar.settings.trust import Trust, TrustError
+from instar.store.trust import SharedTrust, trust_at
 
 __all__ = ["url", "worker"]
 
@@ -104,6 +113,141 @@ def test_each_decision_is_taken_once_and_a_later_one_here_stays(worker: Workers,
     assert kinds == [("remove",)]
 
 
+NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
+
+
+Environments = Callable[..., Mapping[str, str]]
+Machine = Callable[..., Trust]
+
+
+@pytest.fixture
+def environment(url: str, tmp_path: Path, clean_environment: Mapping[str, str]) -> Environments:
+    """Give the environment of a machine by its name: its data folder is its own, the database in common."""
+
+    def of(name: str, database: str = url) -> Mapping[str, str]:
+        return {**clean_environment, "INSTAR_DATABASE": database, "INSTAR_DATA": str(tmp_path / name)}
+
+    return of
+
+
+@pytest.fixture
+def machine(environment: Environments) -> Machine:
+    """Give a person's trust at a machine, as a command has it that begins now."""
+
+    def begun(name: str, **variables: str) -> Trust:
+        found = environment(name, **variables)
+        return trust_at(Paths.from_environment(found), found)
+
+    return begun
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    (path / "opencode.json").write_text('{"plugin": ["evolve"]}')
+    return path
+
+
+def test_a_removal_that_others_did_not_hear_of_reaches_them_once_it_is_said_again(
+    machine: Machine, folder: Path
+) -> None:
+    machine("here").add(folder)
+    assert machine("there").is_trusted(folder)
+    with pytest.raises(TrustError, match="others were not told"):
+        machine("here", database=NOWHERE).remove(folder)
+    here = machine("here")
+    assert (here.is_trusted(folder), machine("there").is_trusted(folder)) == (False, True)
+    assert here.remove(folder) is False
+    assert not machine("there").is_trusted(folder)
+
+
+def test_a_machine_that_was_away_while_a_folder_was_removed_and_then_refused_trusts_it_no_more(
+    machine: Machine, folder: Path
+) -> None:
+    machine("here").add(folder)
+    assert machine("away").is_trusted(folder)
+    machine("here").remove(folder)
+    machine("here").refuse(folder)
+    away = machine("away")
+    assert (away.is_trusted(folder), away.is_refused(folder)) == (False, True)
+    # Nothing is refused that is trusted by then.
+    machine("here").add(folder)
+    away.refuse(folder)
+    assert machine("away").is_trusted(folder) is machine("here").is_trusted(folder)
+
+
+def test_a_folder_may_come_to_a_machine_after_it_was_accepted_at_another(
+    machine: Machine, folder: Path
+) -> None:
+    machine("here").add(folder)
+    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    assert machine("there").list() == [folder]
+    elsewhere.rename(folder)
+    there = machine("there")
+    assert there.is_trusted(folder)
+    assert there.view(folder).changes == ()
+
+
+def test_a_list_that_cannot_be_used_takes_what_was_decided_elsewhere_once_it_is_mended(
+    machine: Machine,
+    environment: Environments,
+    folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    there = environment("there")
+    worker = SharedTrust(Paths.from_environment(there), there)
+    machine("there").add(other)
+    listed, taken = tmp_path / "there" / "trust.json", tmp_path / "there" / "cluster" / "trust.json"
+    machine("here").add(folder)
+    listed.chmod(0o666)
+    for _ in range(2):
+        worker.refresh()
+    assert caplog.text.count(f"is not taken: {listed}: others may write to it") == 1
+    listed.chmod(0o600)
+    taken.parent.rename(tmp_path / "aside")
+    taken.parent.touch()
+    worker.refresh()
+    assert f"{taken.parent}" in caplog.text
+    taken.parent.unlink()
+    worker.refresh()
+    assert Trust(Paths.from_environment(there), there).list() == [other, folder]
+
+
+@pytest.mark.slow
+def test_what_is_too_large_for_a_row_is_accepted_here_alone(machine: Machine, folder: Path) -> None:
+    tools = folder / ".opencode" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "large.bin").write_bytes(os.urandom(49 << 20))
+    with pytest.raises(TrustError, match=r"others were not told .*more than 64 MiB"):
+        machine("here").add(folder)
+    assert (machine("here").is_trusted(folder), machine("there").is_trusted(folder)) == (True, False)
+
+
+async def test_a_new_worker_lets_plugins_work_unasked_that_were_accepted_elsewhere(
+    machine: Machine, folder: Path, environment: Environments
+) -> None:
+    machine("here").add(folder)
+    made = Instances(folder, environment("new"))
+    try:
+        await made.listen()
+        await made.stand_by()
+        assert len(made.opened()) == 1
+    finally:
+        await made.close()
+
+
+async def test_the_bridge_in_opencode_knows_what_was_accepted_elsewhere(
+    machine: Machine, folder: Path, environment: Environments
+) -> None:
+    machine("here").add(folder)
+    found = await read(folder, environment("there"), Processes())
+    assert [plugin.target for plugin in found.settings.plugins] == ["evolve"]
+
+
 def test_rows_that_cannot_be_read_change_nothing(worker: Workers, url: str) -> None:
     first, second = worker(ECHO), worker(ECHO)
     tool(first, "hello")
@@ -114,6 +258,9 @@ def test_rows_that_cannot_be_read_change_nothing(worker: Workers, url: str) -> N
             "INSERT INTO instar_trust (id, folder, kind, value) VALUES ('x', '/', 'add', 'no order at all')"
         )
     assert trust(second, "--list") == [str(first.directory)]
+    # Nor do they hold up what is decided after them.
+    trust(first, "--remove")
+    assert trust(second, "--list") == []
 
 
 def test_without_the_database_a_decision_holds_here_and_says_that_others_were_not_told(
@@ -121,7 +268,7 @@ def test_without_the_database_a_decision_holds_here_and_says_that_others_were_no
 ) -> None:
     server = worker(ECHO)
     tool(server, "hello")
-    away = {"INSTAR_DATABASE": "postgresql://nobody@127.0.0.1:1/none", "INSTAR_DATA": str(tmp_path / "alone")}
+    away = {"INSTAR_DATABASE": NOWHERE, "INSTAR_DATA": str(tmp_path / "alone")}
     told = trust(server, code=1, **away)
     assert "it holds on this machine, and others were not told" in told
     assert trust(server, "--list", **away) == [str(server.directory)]

@@ -117,10 +117,7 @@ class Runtime(InProcessClient):
         """
         processes = Processes()
         paths = Paths.from_environment(options.environment)
-        trust = Trust(paths, options.environment)
-        shared_trust = SharedTrust(trust, paths)
-        if isinstance(paths.database, str):
-            await asyncio.to_thread(shared_trust.refresh)
+        trust = await _known_trust(paths, options)
         project = await discover(options.directory, processes)
         places = WatchedFiles(options.directory, project, paths, options.environment)
         # Before anything is read: what changes from here on is found to be another.
@@ -134,7 +131,7 @@ class Runtime(InProcessClient):
         store = await _open_store(options, project, paths, config, bus)
         plugins = Plugins(bus, points.CORE, lambda: runtime.instance.config.plugin_timeouts)
         try:
-            stops = await _stop_state(options, paths, store, shared_trust)
+            stops = await _stop_state(options, paths, store)
             runtime = cls(
                 options,
                 reading,
@@ -331,6 +328,13 @@ def _confirms(options: Options) -> bool:
     )
 
 
+async def _known_trust(paths: Paths, options: Options) -> Trust:
+    """Return what is trusted here, with what other machines decided where the store is on a server."""
+    if isinstance(paths.database, str):
+        await asyncio.to_thread(SharedTrust(paths, options.environment).refresh)
+    return Trust(paths, options.environment)
+
+
 async def _open_store(options: Options, project: Project, paths: Paths, config: Config, bus: Bus) -> Store:
     store = await open_store(
         paths.database,
@@ -344,11 +348,12 @@ async def _open_store(options: Options, project: Project, paths: Paths, config: 
     return store
 
 
-async def _stop_state(options: Options, paths: Paths, store: Store, trust: SharedTrust) -> StopState:
+async def _stop_state(options: Options, paths: Paths, store: Store) -> StopState:
     """Return the stops that hold here; those of other machines are known where the store is on a server."""
     file = StopFile(paths.data)
     shared = None
     if store.is_shared:
+        trust = SharedTrust(paths, options.environment)
         shared = options.shared.stops if options.shared else SharedStops(file, also=trust.read)
         await store.ask(shared.read)
     return StopState(file, options.directory, shared=shared)

@@ -89,7 +89,9 @@ class Instances:
         await self._relay.start()
         engine = AbsurdEngine(self.paths.database, self._relay)
         await engine.prepare()
-        trust = SharedTrust(Trust(self.paths, self.environment), self.paths)
+        trust = SharedTrust(self.paths, self.environment)
+        # Before it is asked whether the default directory's plugins want to work by themselves.
+        await asyncio.to_thread(trust.refresh)
         stops = SharedStops(StopFile(self.paths.data), also=trust.read)
         running = running_calls(self.paths.database)
         self._shared = Sharing(engine, self._relay, stops, running)

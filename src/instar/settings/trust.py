@@ -132,37 +132,33 @@ class Trust:
         real = folder.resolve()
         if not real.is_dir():
             raise TrustError(f"{folder} is no folder: there is nothing to trust")
-        self._decided(TrustOrder("add", real, self.found(real) if found is None else found))
+        self._decide(TrustOrder("add", real, self.found(real) if found is None else found))
         return real
 
     def accept(self, folder: Path, found: Found) -> None:
         """Accept what was found in a trusted folder. Raises `TrustError`."""
-        self._decided(TrustOrder("accept", folder, {folder: found}))
+        self._decide(TrustOrder("accept", folder, {folder: found}))
 
-    def take(self, order: TrustOrder) -> bool:
-        """Do what was decided, here or on another machine; False where it changed nothing. Raises `TrustError`."""
+    def take(self, order: TrustOrder) -> None:
+        """Do what was decided, here or on another machine. Raises `TrustError`."""
         name, now = str(order.folder), int(time.time() * 1000)
         if order.kind == "accept":
             for one, files in order.found.items():
                 self._accept(one, files)
-            return True
+            return
         with self._changing() as folders:
-            old = folders.get(name)
+            old = folders.pop(name, None)
             if order.kind == "refuse":
-                return folders.setdefault(name, {"refused": now}) is not old
-            if order.kind == "remove":
-                return folders.pop(name, None) is not None and not _is_refusal(old)
-            added = old.get("added") if isinstance(old, dict) else None
-            folders[name] = {"added": added or now}
-            for one, files in order.found.items():
-                self._accept(one, files)
-        return True
+                folders[name] = {"refused": now}
+            elif order.kind == "add":
+                added = old.get("added") if isinstance(old, dict) else None
+                folders[name] = {"added": added or now}
+                for one, files in order.found.items():
+                    self._accept(one, files)
 
-    def _decided(self, order: TrustOrder) -> bool:
-        changed = self.take(order)
-        if changed:
-            self._tell(order)
-        return changed
+    def _decide(self, order: TrustOrder) -> None:
+        self.take(order)
+        self._tell(order)
 
     def _accept(self, folder: Path, found: Found) -> None:
         try:
@@ -180,7 +176,9 @@ class Trust:
 
     def refuse(self, folder: Path) -> None:
         """Remember that the person was asked about `folder` and said no; `add` overrides it. Raises `TrustError`."""
-        self._decided(TrustOrder("refuse", folder.resolve()))
+        real = folder.resolve()
+        if str(real) not in self._read():
+            self._decide(TrustOrder("refuse", real))
 
     def is_refused(self, folder: Path) -> bool:
         """Whether the person was asked about exactly this folder and said no."""
@@ -191,7 +189,11 @@ class Trust:
 
     def remove(self, folder: Path) -> bool:
         """Take `folder` off the list; False when it was not on it. Raises `TrustError`."""
-        return self._decided(TrustOrder("remove", folder.resolve()))
+        real = folder.resolve()
+        listed = real in self.list()
+        # Also where it was not on the list: other machines may not have been told when it was taken off.
+        self._decide(TrustOrder("remove", real))
+        return listed
 
     def list(self) -> list[Path]:
         """Return the folders on the list, sorted. Raises `TrustError`."""

@@ -7,11 +7,12 @@ files at every worker, as whoever can write to the list of a machine can there.
 """
 
 import base64
+import contextlib
 import logging
 import os
 import secrets
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
@@ -54,7 +55,7 @@ def trust_at(paths: Paths, environment: Mapping[str, str]) -> Trust:
     """
     if isinstance(paths.database, Path):
         return Trust(paths, environment)
-    shared = SharedTrust(Trust(paths, environment), paths)
+    shared = SharedTrust(paths, environment)
     try:
         shared.refresh()
     except StoreError as error:
@@ -63,71 +64,89 @@ def trust_at(paths: Paths, environment: Mapping[str, str]) -> Trust:
 
 
 class SharedTrust:
-    """What persons decided on all machines whose store is on the server of `paths`, for the `trust` of this one."""
+    """What persons decided on all machines whose store is on the server of `paths`, for the list of this one."""
 
-    def __init__(self, trust: Trust, paths: Paths) -> None:
-        self._trust = trust
+    def __init__(self, paths: Paths, environment: Mapping[str, str]) -> None:
+        self._trust = Trust(paths, environment)
         self._database = paths.database
         self._path = paths.data / "shared" / "trust.json"
         self._known: Sequence[str] | None = None
+        self._problem = ""
 
     def tell(self, order: TrustOrder) -> None:
         """Tell other machines what was decided here. Raises `TrustError`."""
-        name, value = secrets.token_hex(8), _written(order)
-        folder = quote_from_bytes(os.fsencode(order.folder))
-        failed = "it holds on this machine, and others were not told ({}): decide it once more there, or here later"
-        if len(value) > _LARGEST:
-            raise TrustError(failed.format(f"its files are more than {_LARGEST >> 20} MiB"))
-        server = database_at(self._database)
+        folder, value = quote_from_bytes(os.fsencode(order.folder)), _written(order)
+
+        def put(connection: SqlConnection) -> None:
+            connection.run("drop_trust", (folder, order.kind))
+            connection.run("put_trust", (secrets.token_hex(8), folder, order.kind, value))
+
         try:
-            with closing(server.open()) as connection, locked(self._path.parent):
-                connection.begin(writes=True)
-                connection.run("drop_trust", (folder, order.kind))
-                connection.run("put_trust", (name, folder, order.kind, value))
-                # What others decided before it is taken before it, and this one once more.
-                self._take(connection)
-                connection.execute("COMMIT")
-        except Exception as error:
-            raise TrustError(failed.format(server.explain(error))) from error
+            if len(value) > _LARGEST:
+                raise StoreError(f"its files are more than {_LARGEST >> 20} MiB")
+            self._ask(put, writes=True)
+        except StoreError as error:
+            raise TrustError(
+                f"it holds on this machine, and others were not told ({error}): decide it once more there,"
+                " or here later"
+            ) from error
+        # What others decided before it is taken before it, and this one once more.
+        with contextlib.suppress(StoreError):
+            self.refresh()
 
     def refresh(self) -> None:
         """Take what was decided elsewhere. Raises `StoreError`."""
-        server = database_at(self._database)
-        try:
-            with closing(server.open()) as connection:
-                connection.begin(writes=False)
-                self.read(connection)
-                connection.execute("COMMIT")
-        except Exception as error:
-            raise StoreError(str(server.explain(error))) from error
+        self._ask(self.read, writes=False)
 
     def read(self, connection: SqlConnection) -> None:
-        """Take what was decided elsewhere and not taken yet; what cannot be taken is named in the log, once."""
-        ids = [row[0] for row in connection.run("trust_ids")]
-        if ids != self._known:
-            with locked(self._path.parent):
-                self._take(connection)
-            self._known = ids
+        """Take what was decided elsewhere and not taken yet, in a transaction that reads; the log says what cannot be.
 
-    def _take(self, connection: SqlConnection) -> None:
-        ids, taken = [row[0] for row in connection.run("trust_ids")], self._taken()
-        for name in ids:
-            if name in taken:
-                continue
+        What this machine cannot keep is tried again by the next call.
+        """
+        ids = [row[0] for row in connection.run("trust_ids")]
+        if ids == self._known:
+            return
+        try:
+            with locked(self._path.parent):
+                self._take(connection, ids)
+            self._known = ids
+        except (TrustError, OSError) as error:
+            if str(error) != self._problem:
+                log.error("what other machines trust is not taken: %s", error)
+            self._problem = str(error)
+
+    def _take(self, connection: SqlConnection, ids: Sequence[str]) -> None:
+        taken = self._taken()
+        for name in [one for one in ids if one not in taken]:
+            ((value,),) = connection.run("trust_order", (name,))
             try:
-                (row,) = connection.run("trust_order", (name,))
-                self._trust.take(_read(row[0]))
-            except (TrustError, msgspec.MsgspecError, ValueError, zlib.error) as error:
-                log.error("a decision of another machine is not taken: %s", error)
-                return
-        if ids != taken:
-            atomic_write(self._path, msgspec.json.encode(ids), 0o600)
+                order = _read(value)
+            except (msgspec.MsgspecError, ValueError, zlib.error) as error:
+                log.error(
+                    "the decision of another machine in row %s of instar_trust is left out: %s", name, error
+                )
+            else:
+                self._trust.take(order)
+            taken.append(name)
+            # After each: what failed is tried again, and what was taken before it is not.
+            atomic_write(self._path, msgspec.json.encode(taken), 0o600)
 
     def _taken(self) -> list[str]:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=list[str])
         except (OSError, msgspec.MsgspecError):
             return []
+
+    def _ask(self, question: Callable[[SqlConnection], None], *, writes: bool) -> None:
+        """Have a question answered in a transaction of its own. Raises `StoreError`."""
+        server = database_at(self._database)
+        try:
+            with closing(server.open()) as connection:
+                connection.begin(writes=writes)
+                question(connection)
+                connection.execute("COMMIT")
+        except Exception as error:
+            raise server.explain(error) from error
 
 
 def _written(order: TrustOrder) -> str:
@@ -139,11 +158,11 @@ def _written(order: TrustOrder) -> str:
         for folder, files in order.found.items()
     ]
     packed = msgspec.msgpack.encode(_Order(order.kind, os.fsencode(order.folder), found))
-    return base64.b85encode(zlib.compress(packed, 6)).decode()
+    return base64.b64encode(zlib.compress(packed, 6)).decode()
 
 
 def _read(value: str) -> TrustOrder:
-    order = msgspec.msgpack.decode(zlib.decompress(base64.b85decode(value)), type=_Order)
+    order = msgspec.msgpack.decode(zlib.decompress(base64.b64decode(value)), type=_Order)
     found = {
         _path(folder): {_path(file.path): SteeringFile(file.data, file.runs) for file in files}
         for folder, files in order.found
