@@ -201,7 +201,7 @@ def test_a_list_that_cannot_be_used_takes_what_was_decided_elsewhere_once_it_is_
     there = environment("there")
     worker = SharedTrust(Paths.from_environment(there), there)
     machine("there").add(other)
-    listed, taken = tmp_path / "there" / "trust.json", tmp_path / "there" / "cluster" / "trust.json"
+    listed, taken = tmp_path / "there" / "trust.json", tmp_path / "there" / "shared" / "trust.json"
     machine("here").add(folder)
     listed.chmod(0o666)
     for _ in range(2):
