@@ -92,7 +92,8 @@ class Rollback:
             if cause.by == "person":
                 self._storage.references.begin()
             else:
-                self._storage.references.taken_back()
+                for path in changed.files:
+                    self._storage.references.taken_back(path)
             await self._change_installer.rolled_back(changed, cause, f"{revision.id[:12]} {revision.subject}")
             return changed
 
@@ -200,7 +201,7 @@ class Rollback:
         except NotChanged as error:
             return f"{one.file} was to be rolled back ({one.why}), which failed: {error}"
         self._observer.rolled_back(one)
-        self._storage.references.taken_back()
+        self._storage.references.taken_back(one.file)
         await self._change_installer.rolled_back(changed, ChangeCause(by="instar"), one.why)
         return f"{one.file} was rolled back to its version before: {one.why}"
 

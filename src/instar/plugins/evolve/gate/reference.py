@@ -1,7 +1,7 @@
 """The references of a workspace: with which version of its guarded files a candidate's scores are compared.
 
 They begin with what stands when a person accepts something, and move, for one eval, to a version that has shown itself
-better in it. Probation takes them back to what the person accepted.
+better in it. When a version is taken back, they are again what they were when the one that takes its place went live.
 """
 
 import contextlib
@@ -29,10 +29,15 @@ class Notes(Protocol):
 
 
 class _Kept(msgspec.Struct):
-    """`tried` counts all contests, `since` those that no longer count: from before the person accepted `start`."""
+    """`tried` counts all contests, `since` those that no longer count: from before the person accepted `start`.
+
+    `better` has the references of each eval since then, the newest last, and `heights` how many there were when a
+    version went live, by its path and id.
+    """
 
     start: Versions
-    better: dict[str, Versions] = {}
+    better: dict[str, list[Versions]] = {}
+    heights: dict[str, dict[str, int]] = {}
     tried: int = 0
     since: int = 0
 
@@ -67,20 +72,21 @@ class References:
     def begin(self) -> None:
         """A person has accepted what is live."""
         kept = self._read()
-        self._keep(_Kept(_versions(self._live()), {}, kept.tried, kept.tried))
+        self._keep(_Kept(_versions(self._live()), tried=kept.tried, since=kept.tried))
 
-    def moved(self, evals: Iterable[str]) -> None:
-        """What is live has shown itself better in these evals."""
+    def moved(self, path: str, evals: Iterable[str]) -> None:
+        """The version of `path` that is live has been judged, and what is live has shown itself better in `evals`."""
+        kept, live = self._read(), _versions(self._live())
+        better = kept.better | {name: [*kept.better.get(name, ()), live] for name in evals}
+        heights = kept.heights | {_mark(path, live): {name: len(found) for name, found in better.items()}}
+        self._keep(msgspec.structs.replace(kept, better=better, heights=heights))
+
+    def taken_back(self, path: str) -> None:
+        """A version of `path` was taken back, and the one before it is live again."""
         kept = self._read()
-        self._keep(
-            msgspec.structs.replace(
-                kept, better={**kept.better, **dict.fromkeys(evals, _versions(self._live()))}
-            )
-        )
-
-    def taken_back(self) -> None:
-        """A version that may have been a reference was taken back."""
-        self._keep(msgspec.structs.replace(self._read(), better={}))
+        heights = kept.heights.get(_mark(path, _versions(self._live())), {})
+        better = {name: found[: heights.get(name, 0)] for name, found in kept.better.items()}
+        self._keep(msgspec.structs.replace(kept, better=better))
 
     def standing(self) -> Any:
         """Return with what scores are compared now, as JSON values."""
@@ -100,7 +106,7 @@ class References:
         A content of which no copy is left stays as it is live.
         """
         kept, live = self._read(), _versions(self._live())
-        wanted = kept.better.get(name, kept.start)
+        wanted = [kept.start, *kept.better.get(name, ())][-1]
         found: dict[str, TrialFile | None] = dict.fromkeys(live.keys() - wanted.keys())
         for path, (blob, mode) in wanted.items():
             if live.get(path) != (blob, mode) and (data := await self._content(blob)) is not None:
@@ -115,6 +121,10 @@ class References:
 
     def _keep(self, kept: _Kept) -> None:
         self._notes.keep(_NOTE, msgspec.to_builtins(kept))
+
+
+def _mark(path: str, live: Versions) -> str:
+    return f"{path} {live.get(path, ('',))[0]}"
 
 
 def _versions(files: Mapping[str, Version]) -> Versions:

@@ -1,0 +1,1 @@
+"""Agents that can be put into a world: one module each, with an `arena.Agent`."""
