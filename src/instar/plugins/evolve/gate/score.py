@@ -335,7 +335,7 @@ class _Judge(msgspec.Struct):
             taken,
             statistics.fmean(reference.scores[:taken]),
             statistics.fmean(candidate.scores[:taken]),
-            statistics.stdev(differences) if taken > 1 else 0.0,
+            round(statistics.stdev(differences), 12) if taken > 1 else 0.0,
             margin,
             said.better,
             refused=f"worse than the reference by more than {margin:.6g}"
