@@ -180,16 +180,22 @@ class DrawnGate:
         drawn = self.references.draw()
         against = {self._eval.name: await self.references.changes(self._eval.name)}
         candidate = {PATH: TrialFile(text.encode(), 0o755)}
-        contest = score.Contest(candidate, against, [self._eval], drawn.risk, drawn.first_seed)
+        contest = score.Contest(
+            candidate, against, [self._eval], drawn.risk, drawn.first_seed, self.references.leads()
+        )
         self._report = await score.score(contest, _LIMITS)
         scores = 2 * sum(line.pairs for line in self._report.lines)
         if self._report.refusal is not None:
             return Decision("refused", "score", scores)
-        return Decision("waits", "score", scores) if self._report.undecided else Decision("installed", "", scores)
+        return (
+            Decision("waits", "score", scores)
+            if self._report.undecided
+            else Decision("installed", "", scores)
+        )
 
     def installed(self) -> None:
         """Take note that what was compared last is live."""
-        self.references.moved(PATH, self._report.better)
+        self.references.moved(PATH, self._report.better, self._report.leads)
 
     def _versions(self) -> dict[str, Version]:
         content = self._live().encode()

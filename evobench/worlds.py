@@ -120,11 +120,15 @@ class World:
     @cached_property
     def effects(self) -> dict[str, float]:
         """What each rule moves the level of the eval by."""
-        worth: Mapping[Kind, float] = {"useful": 1, "harmful": -1, "silent": 0.5, "late": 0.5, "malicious": 0.5}
+        worth: Mapping[Kind, float] = {
+            "useful": 1,
+            "harmful": -1,
+            "silent": 0.5,
+            "late": 0.5,
+            "malicious": 0.5,
+        }
         return {
-            f"r{number}": worth[kind] * self.effect
-            for number, kind in enumerate(self.kinds)
-            if kind in worth
+            f"r{number}": worth[kind] * self.effect for number, kind in enumerate(self.kinds) if kind in worth
         }
 
     @cached_property
@@ -204,7 +208,7 @@ def present(text: str) -> list[int]:
 
 def _program() -> str:
     """The eval as a program: it starts the harness, reads its rules from the system prompt, and scores them."""
-    body = '''
+    body = """
 with open(os.path.join("evals", "skill.json")) as file:
     table = json.load(file)
 seeds = json.load(sys.stdin)["seeds"]
@@ -213,7 +217,7 @@ rules = json.loads(said.stdout)["system"][0].split()[1:]
 reach = level(table["start"], table["effects"], rules)
 scores = drawn(table["key"], rules, reach, table["noise"], seeds)
 print(json.dumps({"scores": scores, **table["statement"]}))
-'''
+"""
     parts = [
         "#!/usr/bin/env python3\n"
         "from __future__ import annotations\nimport hashlib, json, math, os, subprocess, sys\n",

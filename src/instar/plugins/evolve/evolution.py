@@ -406,7 +406,8 @@ class Evolver:
         if by_hand or attempt.verdict.undecided:
             self._storage.references.begin()
         elif attempt.verdict.score is not None:
-            self._storage.references.moved(attempt.path, attempt.verdict.score.better)
+            found = attempt.verdict.score
+            self._storage.references.moved(attempt.path, found.better, found.leads)
 
     async def _waits(self, attempt: ChangeAttempt) -> NotChanged:
         """Let a candidate wait for a person."""

@@ -57,8 +57,8 @@ def level(owner: Hand) -> float:
 
 
 def test_many_small_steps_lead_no_further_down_than_one(owner: Hand) -> None:
-    """Each is 0.02 below the one before, well within the tolerance of 0.05 if that were measured from there."""
-    outcomes = [outcome(owner, 0.5 - step * 0.02) for step in range(1, 6)]
+    """Each is 0.012 below the one before, well within the tolerance of 0.05 if that were measured from there."""
+    outcomes = [outcome(owner, 0.5 - step * 0.012) for step in range(1, 8)]
     assert outcomes[0] == "installed"
     assert outcomes[-1] == "refused at score"
     assert level(owner) >= 0.5 - 0.05
@@ -101,7 +101,7 @@ def test_what_evals_do_not_decide_waits_and_a_person_makes_it_the_reference(owne
 
 
 def test_an_approval_of_what_a_script_reaches_moves_no_reference(owner: Hand) -> None:
-    assert propose(owner, 0.48).epoch
+    assert propose(owner, 0.49).epoch
     owner("approve", owner.ask_for_more())
     with pytest.raises(CandidateRefused, match="worse than the reference"):
         propose(owner, 0.4)
@@ -113,6 +113,22 @@ def test_a_rollback_takes_the_reference_back(owner: Hand) -> None:
     owner("rollback")
     assert level(owner) == 0.5
     assert propose(owner, 0.49).epoch
+
+
+def test_what_the_agent_takes_back_leaves_the_reference_of_the_version_before(owner: Hand) -> None:
+    propose(owner, 0.6)
+    propose(owner, 0.8)
+    owner.play(lambda engine: engine.rollback.roll_back("", cause()))
+    assert level(owner) == 0.6
+    with pytest.raises(CandidateRefused, match="worse than the reference"):
+        propose(owner, 0.5)
+
+
+def test_a_gain_that_is_not_shown_yet_is_not_given_away(owner: Hand) -> None:
+    assert propose(owner, 0.52).verdict.score.lines[0].verdict == "no worse"
+    with pytest.raises(CandidateRefused, match=r"behind what is live: that was ahead by 0\.02"):
+        propose(owner, 0.5)
+    assert propose(owner, 0.515).epoch
 
 
 def test_each_candidate_gets_seeds_of_its_own(owner: Hand) -> None:

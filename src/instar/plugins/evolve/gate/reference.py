@@ -28,16 +28,25 @@ class Notes(Protocol):
     def keep(self, name: str, value: Any) -> None: ...
 
 
+class _Mark(msgspec.Struct):
+    """How things stood when a version went live."""
+
+    heights: dict[str, int] = {}
+    leads: dict[str, float] = {}
+
+
 class _Kept(msgspec.Struct):
     """`tried` counts all contests, `since` those that no longer count: from before the person accepted `start`.
 
-    `better` has the references of each eval since then, the newest last, and `heights` how many there were when a
-    version went live, by its path and id.
+    `better` has the references of each eval since then, the newest last. `leads` is by how much what is live was ahead
+    of the reference of an eval when it was judged, in the score's unit; 0 where it is not there. `marks` has how many
+    references there were, and the leads, when a version went live, by its path and id.
     """
 
     start: Versions
     better: dict[str, list[Versions]] = {}
-    heights: dict[str, dict[str, int]] = {}
+    leads: dict[str, float] = {}
+    marks: dict[str, _Mark] = {}
     tried: int = 0
     since: int = 0
 
@@ -74,19 +83,28 @@ class References:
         kept = self._read()
         self._keep(_Kept(_versions(self._live()), tried=kept.tried, since=kept.tried))
 
-    def moved(self, path: str, evals: Iterable[str]) -> None:
-        """The version of `path` that is live has been judged, and what is live has shown itself better in `evals`."""
+    def moved(self, path: str, better: Iterable[str], leads: Mapping[str, float]) -> None:
+        """The version of `path` that is live has been judged: it is `better` in these evals, which compare with it now.
+
+        In others it is ahead of the reference, which stays, by so much (`leads`, below 0: behind).
+        """
         kept, live = self._read(), _versions(self._live())
-        better = kept.better | {name: [*kept.better.get(name, ()), live] for name in evals}
-        heights = kept.heights | {_mark(path, live): {name: len(found) for name, found in better.items()}}
-        self._keep(msgspec.structs.replace(kept, better=better, heights=heights))
+        found = kept.better | {name: [*kept.better.get(name, ()), live] for name in better}
+        ahead = {**kept.leads, **leads, **dict.fromkeys(better, 0.0)}
+        mark = _Mark({name: len(versions) for name, versions in found.items()}, ahead)
+        marks = kept.marks | {_key(path, live): mark}
+        self._keep(msgspec.structs.replace(kept, better=found, leads=ahead, marks=marks))
 
     def taken_back(self, path: str) -> None:
         """A version of `path` was taken back, and the one before it is live again."""
         kept = self._read()
-        heights = kept.heights.get(_mark(path, _versions(self._live())), {})
-        better = {name: found[: heights.get(name, 0)] for name, found in kept.better.items()}
-        self._keep(msgspec.structs.replace(kept, better=better))
+        mark = kept.marks.get(_key(path, _versions(self._live())), _Mark())
+        better = {name: found[: mark.heights.get(name, 0)] for name, found in kept.better.items()}
+        self._keep(msgspec.structs.replace(kept, better=better, leads=mark.leads))
+
+    def leads(self) -> dict[str, float]:
+        """Return by how much what is live was ahead of the reference of each eval when it was judged."""
+        return self._read().leads
 
     def standing(self) -> Any:
         """Return with what scores are compared now, as JSON values."""
@@ -123,7 +141,7 @@ class References:
         self._notes.keep(_NOTE, msgspec.to_builtins(kept))
 
 
-def _mark(path: str, live: Versions) -> str:
+def _key(path: str, live: Versions) -> str:
     return f"{path} {live.get(path, ('',))[0]}"
 
 

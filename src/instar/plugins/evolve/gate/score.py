@@ -21,7 +21,9 @@ what could not be told from chance; were it the measure, many such steps would l
   refused when it is worse by more than the tolerance (default 0).
 - Where it does, reference and candidate get the same seeds, which no candidate before had, in batches that grow, and
   take turns in who begins, until `paired.PairedTest` has decided; the tolerance is its margin (default and at least a
-  fiftieth of the range). A candidate that is shown to be worse is refused. One that is not shown to be no worse when
+  fiftieth of the range). A candidate that is shown to be worse is refused, and so is one that is no worse and whose
+  mean is behind that of what is live, when that was judged, by more than a quarter of the margin: else each gain that
+  is not yet shown could be lost again. One that is not shown to be no worse when
   the runs, the time or the tokens for evals are used up is *undecided*: it waits for a person.
 
 What a statement says beside the scores is read from the reference's first run, never from the candidate's: an eval runs
@@ -49,6 +51,8 @@ SEEDS: Final = 1_000_000
 """Seeds that one candidate may be given: those of another begin at the next multiple."""
 _MARGIN: Final = 0.02
 """The least margin where chance plays a part, as a part of the range: less takes more pairs than anybody has."""
+_BEHIND: Final = 0.25
+"""How far a candidate that is not shown to be better may be behind what is live, as a part of the margin."""
 _FIRST: Final = 8
 """Pairs of the first batch. Each further one has as many as all before."""
 _SHOWN: Final = 2000
@@ -109,7 +113,8 @@ class Eval(Protocol):
 class Contest(msgspec.Struct, frozen=True):
     """What is compared: the workspace with the changes `candidate`, and with those of each eval's reference, by name.
 
-    `risk` is what `paired.risk_of` gives, `first_seed` the first of `SEEDS` numbers that no contest before had.
+    `risk` is what `paired.risk_of` gives, `first_seed` the first of `SEEDS` numbers that no contest before had. `leads`
+    is by how much what is live is ahead of the reference of an eval, as far as is known: `References.leads`.
     """
 
     candidate: Changes
@@ -117,6 +122,7 @@ class Contest(msgspec.Struct, frozen=True):
     evals: Sequence[Eval]
     risk: float
     first_seed: int
+    leads: Mapping[str, float] = {}
 
 
 class ScoreLimits(msgspec.Struct, frozen=True):
@@ -151,6 +157,12 @@ class EvalLine(msgspec.Struct, frozen=True):
     refused: str | None = None
     undecided: str | None = None
 
+    @property
+    def lead(self) -> float:
+        """By how much the candidate is ahead of the reference, in the score's unit."""
+        ahead = self.candidate - self.reference
+        return ahead if self.better == "higher" else -ahead
+
     def text(self) -> str:
         """Return the line for the model and for a person."""
         said = f"evals/{self.name}:"
@@ -178,6 +190,11 @@ class ScoreReport(msgspec.Struct, frozen=True):
     def undecided(self) -> list[str]:
         """The evals that did not decide."""
         return [line.name for line in self.lines if line.undecided is not None]
+
+    @property
+    def leads(self) -> dict[str, float]:
+        """By how much the candidate is ahead of the references, where it was compared."""
+        return {line.name: line.lead for line in self.lines if line.pairs}
 
     @property
     def better(self) -> list[str]:
@@ -329,7 +346,7 @@ class _Judge(msgspec.Struct):
                 break
             seeds = self._seeds(taken, min(taken, most - taken) if said.scores else 1)
             why = await self._pairs(measure, said, (reference, candidate), seeds)
-        return EvalLine(
+        line = EvalLine(
             measure.name,
             test.verdict,
             taken,
@@ -338,13 +355,22 @@ class _Judge(msgspec.Struct):
             round(statistics.stdev(differences), 12) if taken > 1 else 0.0,
             margin,
             said.better,
-            refused=f"worse than the reference by more than {margin:.6g}"
-            if test.verdict == "worse"
-            else None,
-            undecided=f"not shown to be no worse by more than {margin:.6g}: {why}"
-            if test.verdict == "undecided"
-            else None,
         )
+        return msgspec.structs.replace(line, **self._said(line, why))
+
+    def _said(self, line: EvalLine, why: str) -> dict[str, str]:
+        """Return why a candidate that took all its pairs may not be installed, by the field of its line."""
+        if line.verdict == "worse":
+            return {"refused": f"worse than the reference by more than {line.margin:.6g}"}
+        if line.verdict == "undecided":
+            return {"undecided": f"not shown to be no worse by more than {line.margin:.6g}: {why}"}
+        lead = self.contest.leads.get(line.name, 0.0)
+        if line.verdict == "no worse" and line.lead < lead - _BEHIND * line.margin:
+            return {
+                "refused": f"no worse than the reference, and behind what is live: that was ahead by {lead:.6g}, the "
+                f"candidate is by {line.lead:.6g}"
+            }
+        return {}
 
     async def _pairs(
         self, measure: Eval, said: Statement, sides: tuple[_Side, _Side], seeds: Sequence[int]

@@ -129,7 +129,7 @@ class HeldOutEvals:
         self._storage.keep(_NOTE, None)
         worse = next((line for line in report.lines if line.verdict == "worse"), None)
         if worse is None:
-            references.moved(change.path, report.better)
+            references.moved(change.path, report.better, report.leads)
             return ""
         why = (
             f"the held-out eval {worse.name.removeprefix(_PREFIX)} shows that it is worse than what a person accepted "
