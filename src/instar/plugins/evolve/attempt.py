@@ -251,9 +251,7 @@ async def _contest(
         return _UNMEASURED
     drawn = references.draw()
     against = {name: {**context.restored, **await references.changes(name)} for name in names}
-    contest = score.Contest(
-        attempt.changed, against, evals, drawn.risk, drawn.first_seed, references.leads()
-    )
+    contest = score.Contest(attempt.changed, against, evals, drawn.risk, drawn.first_seed, references.leads())
     report = verdict.score = await score.score(contest, limits)
     if report.refusal is not None:
         # An eval that failed or was late may be so by the machine's doing.

@@ -58,14 +58,19 @@ class Trial:
     def watch(self) -> Callable[[], list[str]]:
         """Watch the code in the copy: what is returned tells which files of it were changed from now on, by path.
 
-        Code are the files of hooks/, tests/ and evals/ without Python's caches. New ones do not count. One that was put
-        back counts: a test that was read while it stood otherwise proves nothing.
+        Code are the files of hooks/, tests/ and evals/ without Python's caches. New ones count in evals/:
+        a program there would import them. One that was put back counts: a test that was read while it stood otherwise
+        proves nothing.
         """
         before = self._code()
 
         def changed() -> list[str]:
             after = self._code()
-            there = [path for path in after if path in before or os.path.lexists(self.copy.source / path)]
+            there = [
+                path
+                for path in after
+                if path in before or path.startswith("evals/") or os.path.lexists(self.copy.source / path)
+            ]
             touched = [path for path in there if before.get(path) != after[path]]
             return sorted({*touched, *(before.keys() - after.keys())})
 
