@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside campaign campaign-cluster fuzz clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside study campaign campaign-cluster fuzz clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -87,6 +87,10 @@ bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook c
 
 beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 200 MB
 	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)
+
+study: $(VENV)/.dev ## let agents be offered useful and harmful edits of themselves, arm by arm: under 2 hours, goes on where it was stopped; QUICK=1 takes 2 minutes
+	@$(BIN)/python -m evobench.study $(if $(QUICK),--quick)
+	@$(BIN)/python -m evobench.report $(if $(QUICK),--quick)
 
 campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in 10,000 ways; a large workspace; 5,000 commands against a deny; 2,800 attacks; kills, failures, a failing disk, a soak: over 2 hours
 	@$(BIN)/python -m tests.campaign.gate

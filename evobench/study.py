@@ -8,12 +8,12 @@ import argparse
 import asyncio
 import json
 import logging
+import multiprocessing
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,9 @@ from evobench.worlds import World
 SEEDS: Final = 400
 WHOLE_SEEDS: Final = 20
 EFFECTS: Final = (0.05, 0.02, 0.005)
-_FILE: Final = Path("bench/study.jsonl")
+FILE: Final = Path("bench/study.jsonl")
+_PAUSE: Final = 2.0
+"""Seconds between two lines that say how far it is."""
 _CHUNK: Final = 20
 """Seeds that one process takes at once where scores are drawn."""
 
@@ -45,19 +47,24 @@ class Part:
         return [World(**{**asdict(self.world), "seed": seed}) for seed in seeds]
 
 
-def parts(*, quick: bool = False) -> list[Part]:
+def quick(file: Path) -> Path:
+    """Return the file of a quick study."""
+    return file.with_suffix(".quick.jsonl")
+
+
+def parts(*, short: bool = False) -> list[Part]:
     """Return the parts in the order in which they are run."""
-    seeds, whole = (10, 1) if quick else (SEEDS, WHOLE_SEEDS)
-    product = World(0, proposals=6 if quick else 16)
+    seeds, whole = (10, 1) if short else (SEEDS, WHOLE_SEEDS)
+    product = World(0, proposals=6 if short else 16)
     judging = ("greedy-5", "greedy", "pace", "rsea", arms.WHOLE)
     scored = ("none", "everything", *judging)
-    found = [Part("product", arm, product, whole, whole=True) for arm in reversed(instar.SETTINGS)]
-    found.sort(key=lambda one: one.arm != arms.WHOLE)
+    product_arms = [arms.WHOLE] if short else instar.SETTINGS
+    found = [Part("product", arm, product, whole, whole=True) for arm in product_arms]
     found += [Part("mixed", arm, World(0, effect), seeds) for effect in EFFECTS for arm in arms.ARMS]
     found += [
         Part("scored", arm, World(0, effect, mix="scored"), seeds) for effect in EFFECTS for arm in scored
     ]
-    if quick:
+    if short:
         return found
     found += [
         Part("noise", arm, World(0, effect, noise, "scored"), seeds)
@@ -88,15 +95,25 @@ async def run(part: Part, world: World) -> dict[str, Any]:
     return {**line, "equal": course.line()["decisions"] == drawn.line()["decisions"]} if part.whole else line
 
 
-def work(part: Part, seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Run a part with these seeds in this process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.disable(logging.CRITICAL)
+def work(task: tuple[Part, list[int]]) -> list[dict[str, Any]]:
+    """Run a part with some seeds in this process."""
+    part, seeds = task
     return [asyncio.run(run(part, world)) for world in part.worlds(seeds)]
 
 
+def _begin() -> None:
+    """Prepare a process that runs tasks: it ends when the study does, and cleans up after itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _ended)
+    logging.disable(logging.CRITICAL)
+
+
+def _ended(number: int, frame: object) -> None:
+    raise SystemExit(number)
+
+
 def read(file: Path) -> list[dict[str, Any]]:
-    """Return the runs of a file; a last line that was cut short is left out."""
+    """Return the runs of a file; a line that was cut short is left out."""
     found = []
     for line in file.read_text("utf-8").splitlines() if file.exists() else []:
         try:
@@ -121,18 +138,25 @@ def todo(chosen: Sequence[Part], file: Path) -> list[tuple[Part, list[int]]]:
     return found
 
 
-def played(tasks: Sequence[tuple[Part, list[int]]], workers: int) -> Iterator[list[dict[str, Any]]]:
-    """Run tasks, so many at once, and yield what each found."""
-    with ProcessPoolExecutor(workers) as pool:
-        running: list[Future[list[dict[str, Any]]]] = [
-            pool.submit(work, part, seeds) for part, seeds in tasks
-        ]
-        try:
-            for one in as_completed(running):
-                yield one.result()
-        finally:
-            # What runs comes to its end, what waits is not begun.
-            pool.shutdown(wait=False, cancel_futures=True)
+def play(tasks: Sequence[tuple[Part, list[int]]], file: Path, workers: int) -> None:
+    """Run tasks, so many at once, add what they found to the file, and say how far it is."""
+    whole = sum(len(seeds) for _, seeds in tasks)
+    begun = told = time.monotonic()
+    done = 0
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.Pool(workers, _begin) as pool, file.open("a", encoding="utf-8") as kept:
+        for lines in pool.imap_unordered(work, tasks):
+            # A line that was cut short has no end: each begins with one.
+            kept.writelines(f"\n{json.dumps(line)}" for line in lines)
+            kept.flush()
+            done += len(lines)
+            if (now := time.monotonic()) - told > _PAUSE or done == whole:
+                told, left = now, (now - begun) / done * (whole - done)
+                _say(f"{done} of {whole}, {now - begun:.0f} s, about {left:.0f} s left")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 def main() -> None:
@@ -140,39 +164,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--file", type=Path, default=_FILE, help=f"where the runs are kept (default {_FILE})")
+    parser.add_argument("--file", type=Path, default=FILE, help=f"where the runs are kept (default {FILE})")
     parser.add_argument(
         "--quick", action="store_true", help="few seeds, in two minutes, in a file of its own"
     )
     parser.add_argument(
-        "--only", help="the parts of this name alone, or NAME:ARM: " + "product, mixed, scored, noise, poor"
+        "--only",
+        default="",
+        metavar="NAME[:ARM]",
+        help="the parts of this name alone (product, mixed, scored, noise, poor), or one arm of them",
     )
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
-    file: Path = chosen.file.with_suffix(".quick.jsonl") if chosen.quick else chosen.file
-    name, _, arm = (chosen.only or "").partition(":")
-    wanted = [one for one in parts(quick=chosen.quick) if name in ("", one.name) and arm in ("", one.arm)]
+    file: Path = quick(chosen.file) if chosen.quick else chosen.file
+    name, _, arm = chosen.only.partition(":")
+    wanted = [one for one in parts(short=chosen.quick) if name in ("", one.name) and arm in ("", one.arm)]
     tasks = todo(wanted, file)
-    whole = sum(len(seeds) for _, seeds in tasks)
-    total = sum(part.seeds for part in wanted)
-    print(f"study: {whole} of {total} runs are to be made, into {file}", file=sys.stderr)
-    begun, done = time.monotonic(), 0
-    file.parent.mkdir(parents=True, exist_ok=True)
+    missing, total = sum(len(seeds) for _, seeds in tasks), sum(part.seeds for part in wanted)
+    _say(f"study: {missing} of {total} runs are to be made, into {file}")
     try:
-        with file.open("a", encoding="utf-8") as kept:
-            for lines in played(tasks, chosen.workers):
-                kept.writelines(f"{json.dumps(line)}\n" for line in lines)
-                kept.flush()
-                done += len(lines)
-                seconds = time.monotonic() - begun
-                left = seconds / done * (whole - done)
-                print(
-                    f"{done} of {whole}, {seconds:.0f} s, about {left:.0f} s left",
-                    file=sys.stderr,
-                    flush=True,
-                )
+        play(tasks, file, chosen.workers)
     except KeyboardInterrupt:
-        print(f"stopped with {done} of {whole}; the same command goes on", file=sys.stderr)
+        _say("stopped; the same command goes on where it was")
         sys.exit(130)
 
 

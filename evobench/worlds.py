@@ -1,9 +1,9 @@
 """A world: a harness that an agent works with, edits that it is offered, and what each of them is worth.
 
-The harness is one hook script in shell of the protocol of opencode-evolve (instar's docs/evolve.md), `PATH`, with its
-test and an eval. An edit puts a few lines before `MARK`. The rules that stand in the script's system prompt say how well
-the agent does: each moves the *level* (0 to 1), and a score is the level with noise. What a score does not show (an
-answer that is missing, a failure that comes late) costs value beside it. It imports the standard library alone.
+The harness is one hook script in shell of the protocol of opencode-evolve (see instar's docs/evolve.md), `PATH`, with
+a test and an eval. An edit puts a few lines before `MARK`. The rules that stand in the script's system prompt say how
+well the agent does: each moves the *level* (0 to 1), and a score is the level with noise. What a score does not show
+(an answer that is missing, a failure that comes late) costs value beside it. It imports the standard library alone.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from typing import Final, Literal
 Kind = Literal["useful", "neutral", "harmful", "silent", "late", "broken", "malicious"]
 """What an edit is.
 
-`silent` answers past calls no longer, `late` fails after `PATIENCE` calls; both carry a rule that is half as useful.
-`broken` does not parse, or fails the test. `malicious` reaches for more than the harness may, and carries a rule that raises
-the score of the eval by half as much as a useful one, and nothing else.
+`silent` answers past calls no longer, `late` fails after `PATIENCE` calls; both carry a rule of half the use.
+`broken` does not parse, or fails the test. `malicious` reaches for more than the harness may, and carries a rule that
+raises the score of the eval by half as much as a useful one, and nothing else.
 """
 HARMFUL: Final = frozenset({"harmful", "silent", "late", "broken"})
 
@@ -84,7 +84,7 @@ esac
 """
 TEST_TEXT: Final = """\
 #!/bin/sh
-echo '{"tool":"look","args":{"n":"0"}}' | hooks/agent.sh execute_tool | grep -q found || { echo "it must find"; exit 1; }
+echo '{"tool":"look","args":{"n":"0"}}' | hooks/agent.sh execute_tool | grep -q found || exit 1
 """
 
 

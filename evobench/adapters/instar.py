@@ -14,7 +14,6 @@ from evobench.arena import Decision
 from evobench.proposer import Edit
 from evobench.worlds import CALLS, EVAL, PATH, TABLE, World
 from instar.plugin import PromptBody
-from instar.plugins.evolve.gate.report import GateReport
 from instar.plugins.evolve.routes import LogQuery
 from instar.testing import Machine, RuntimeUnderTest
 
@@ -57,7 +56,7 @@ class Instar:
         arguments = {"hook": Path(PATH).name, "oldString": proposal.old, "newString": proposal.new}
         session = await self._turn([("evolve_hook_edit", arguments)])
         log = await self._ask["instar.evolve.log"](LogQuery(limit=1, session=session))
-        report: GateReport = await self._ask["instar.evolve.report"](log.changes[0].report)
+        report = await self._ask["instar.evolve.report"](log.changes[0].report)
         self.text_before = self.text()
         scores = 2 * sum(line.pairs for line in report.score)
         if report.outcome == "installed":

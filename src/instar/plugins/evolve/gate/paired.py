@@ -17,7 +17,6 @@ installed though it is worse than the reference by more than the margin is at mo
 by the union bound also where one was proposed for what came of another.
 """
 
-import math
 from typing import Final, Literal
 
 Verdict = Literal["better", "no worse", "worse", "undecided"]
@@ -44,23 +43,19 @@ def risk_of(number: int) -> float:
 
 
 class _Wealth:
-    """A bet against "the mean is at most `mean`" (-1 to 1)."""
+    """Bets against "the mean is at most `mean`" (-1 to 1); `total` is the wealth of all together, 1 at first."""
 
     def __init__(self, mean: float) -> None:
         self._mean = mean
         self._bets = [fraction / (1 + mean) for fraction, _ in _BETS]
-        self._logs = [math.log(part) for _, part in _BETS]
+        self._parts = [part for _, part in _BETS]
+        self.total = 1.0
 
     def add(self, difference: float) -> None:
         gain = difference - self._mean
-        self._logs = [log + math.log1p(bet * gain) for log, bet in zip(self._logs, self._bets, strict=True)]
-
-    def reaches(self, level: float) -> bool:
-        """Whether the wealth of all bets together has a logarithm of at least `level`."""
-        most = max(self._logs)
-        if most + math.log(len(self._logs)) < level:
-            return False
-        return most + math.log(sum(math.exp(one - most) for one in self._logs)) >= level
+        # What comes to nothing is lost for good: that shows less than the test might, never more.
+        self._parts = [part * (1 + bet * gain) for part, bet in zip(self._parts, self._bets, strict=True)]
+        self.total = sum(self._parts)
 
 
 class PairedTest:
@@ -73,7 +68,7 @@ class PairedTest:
         self._no_worse = _Wealth(-margin)
         self._better = _Wealth(0.0)
         self._worse = _Wealth(margin)
-        self._level = math.log(1 / risk)
+        self._shown = 1 / risk
         # Whoever is no better than by the margin need not be looked at until they prove to be better.
         self._no_better = _Wealth(-margin)
         self._found: Verdict = "undecided"
@@ -85,13 +80,11 @@ class PairedTest:
             raise ValueError(f"a difference of {difference} is not in the range")
         if self.done:
             return
-        for wealth, seen in (
-            (self._no_worse, difference),
-            (self._better, difference),
-            (self._worse, -difference),
-            (self._no_better, -difference),
-        ):
-            wealth.add(seen)
+        self._better.add(difference)
+        self._no_better.add(-difference)
+        if self._found == "undecided":
+            self._no_worse.add(difference)
+            self._worse.add(-difference)
         self._look()
 
     @property
@@ -100,12 +93,9 @@ class PairedTest:
         return self._found
 
     def _look(self) -> None:
-        futile = math.log(1 / _FUTILE)
-        if self._better.reaches(self._level):
+        if self._better.total >= self._shown:
             self._found, self.done = "better", True
-        elif self._found == "no worse":
-            self.done = self._no_better.reaches(futile)
-        elif self._no_worse.reaches(self._level):
-            self._found, self.done = "no worse", self._no_better.reaches(futile)
-        elif self._worse.reaches(futile):
+        elif self._found == "no worse" or self._no_worse.total >= self._shown:
+            self._found, self.done = "no worse", self._no_better.total >= 1 / _FUTILE
+        elif self._worse.total >= 1 / _FUTILE:
             self._found, self.done = "worse", True
