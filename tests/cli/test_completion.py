@@ -151,5 +151,10 @@ def test_changes_files_and_what_waits_of_a_workspace_are_completed(machine, comp
     assert machine.instar("evolve", "--workspace", str(workspace), "show", first).returncode == 0
     assert complete(f"{evolve} rollback ")[0] == first
     assert complete(f"{evolve} approve ") == []
+    (workspace / "evals").mkdir(exist_ok=True)
+    (workspace / "evals" / "first.md").write_text(
+        "---\ncall: own.py idle\nchecks: [{contains: x}]\n---\n{}\n"
+    )
+    assert complete(f"{evolve} eval ") == ["first"]
     machine.instar("evolve", "--workspace", str(workspace), "pin", "hooks/own.py")
     assert complete(f"{evolve} unpin ") == ["hooks/own.py"]

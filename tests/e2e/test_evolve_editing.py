@@ -113,6 +113,20 @@ def test_validating_installs_nothing(bot):
 
 
 @pytest.mark.slow
+def test_a_session_reads_what_another_one_tried_and_does_not_try_the_same_again(bot):
+    wrong = tool("evolve_hook_edit", hook="bot.py", oldString="says", newString="wrong")
+    bot.run(wrong + "== turn\ntext: done\n")
+    bot.run(tool("evolve_hook_read", hook="bot.py") + wrong + "== turn\ntext: done\n")
+    read, again = bot.results()[-2:]
+    assert read.startswith(SCRIPT)
+    assert "\n\nTried before and not kept, newest first (" in read
+    assert "refused at test: its test tests/bot_test.py failed: exit code 7" in read
+    assert ' | + return {"result": given["tool"] + " wrong' in read
+    assert "just this was refused before, at the stage test" in again
+    assert again.endswith(AS_IT_WAS)
+
+
+@pytest.mark.slow
 def test_a_script_without_a_test_is_installed_when_it_can_be_discovered(person):
     person.shell("a.sh", discover='{"tools": [{"name": "t"}]}')
     person.commit_all()

@@ -130,6 +130,33 @@ def test_the_readmes_examples_for_hooks_allow_one_script_and_deny_the_others(per
     assert person.files(person.root / "hooks")["other.py"] == before["other.py"]
 
 
+@pytest.mark.slow
+def test_a_rule_about_writing_a_script_decides_on_proposing_several_candidates_for_it(person):
+    scripts(person)
+    before = person.files(person.root / "hooks")
+    person.config(permission=SEED)
+    content = (person.root / "hooks" / "persona.py").read_text()
+    several = [{"content": f"{content}# grown\n"}, {"content": f"{content}# grown\n# more\n"}]
+    lines = [
+        f"== turn\ntool: evolve_hook_propose {json.dumps({'hook': file, 'alternatives': several})}\n"
+        for file in ("other.py", "persona.py")
+    ]
+    person.run("".join(lines) + "== turn\ntext: done\n")
+    denied, installed = person.results()
+    assert PREVENTED in denied
+    assert "Installed hooks/persona.py" in installed
+    assert "1. installed\n2. passed over: alternative 1 was preferred: it changes " in installed
+    assert person.files(person.root / "hooks")["other.py"] == before["other.py"]
+
+
+def test_proposing_is_not_offered_where_a_rule_denies_it(person):
+    scripts(person)
+    person.config(permission={"evolve_hook_propose": "deny"})
+    person.run("== turn\ntext: done\n")
+    assert "evolve_hook_propose" not in person.tools(0)
+    assert "evolve_hook_write" in person.tools(0)
+
+
 @pytest.mark.parametrize(("old", "new"), [("SOUL.md", "x.md"), ("x.md", "SOUL.md")])
 def test_each_argument_that_permission_arg_names_counts(person, old, new):
     scripts(person)

@@ -3,7 +3,8 @@
 ``python server.py FOLDER`` prints its port. The model of a request names a plan, ``FOLDER/MODEL.json``:
 ``status``, ``headers``, ``pieces`` (texts that are sent one by one, each as a chunk of its own; a number is
 a pause in seconds, {"hex": …} bytes, "hang" silence for ever, "drop" a torn connection, {"together": …} a wait for so
-many requests of this plan), ``before`` (seconds before the head). Every request is appended to
+many requests of this plan), ``before`` (seconds before the head), ``answers`` (how many requests a connection answers;
+at the next one it is closed). Every request is appended to
 ``FOLDER/requests.jsonl`` with its headers and its raw body.
 """
 
@@ -62,7 +63,7 @@ def serve(folder):
     async def handle(reader, writer):
         nonlocal connections
         connections += 1
-        number = connections
+        number, answered = connections, 0
         try:
             while True:
                 first, headers, body = await read_request(reader)
@@ -80,8 +81,11 @@ def serve(folder):
                 with (folder / "requests.jsonl").open("a") as out:
                     out.write(json.dumps(line) + "\n")
                 asked[plan] += 1
-                text = (folder / f"{plan}.json").read_text()
-                await send(writer, json.loads(text), partial(asked.__getitem__, plan))
+                told = json.loads((folder / f"{plan}.json").read_text())
+                if answered == told.get("answers"):
+                    break
+                await send(writer, told, partial(asked.__getitem__, plan))
+                answered += 1
         except (asyncio.IncompleteReadError, ConnectionError):
             (folder / f"closed-{number}").touch()
         finally:

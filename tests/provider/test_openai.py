@@ -253,6 +253,22 @@ async def test_a_stream_that_ends_early_is_a_network_error(server, adapter, end)
     assert (error.kind, error.retryable) == ("network", True)
 
 
+async def test_a_kept_connection_that_the_server_closed_is_made_anew_at_once(server, adapter):
+    model = server.plan(*GOOD, answers=1)
+    said = [await collect(adapter, make_request(model, user("hi"))) for _ in range(2)]
+    assert said[0] == said[1]
+    # The second request went out on the first connection, which was closed in its face.
+    one, again, other = (got["connection"] for got in server.requests(model))
+    assert one == again != other
+
+
+async def test_a_new_connection_that_is_closed_without_an_answer_is_a_network_error(server, adapter):
+    model = server.plan(*GOOD, answers=0)
+    error = await failure(adapter, make_request(model, user("hi")))
+    assert (error.kind, error.retryable) == ("network", True)
+    assert len(server.requests(model)) == 1
+
+
 async def test_nobody_listening_is_a_network_error(adapter):
     error = await failure(adapter, make_request(make_model(url="http://127.0.0.1:9/v1"), user("hi")))
     assert (error.kind, error.retryable) == ("network", True)

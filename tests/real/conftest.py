@@ -1,4 +1,6 @@
-"""The real opencode, run beside instar: `make real`. Nothing here is collected without INSTAR_REAL.
+"""The real opencode, run beside instar, and a small model: `make real`.
+
+Nothing here is collected without INSTAR_REAL and INSTAR_SMALL.
 
 INSTAR_REAL names the folder into which npm installed ``opencode-ai``. The program gets a home of its own, a git
 repository, and a model that says what a test wrote down: a Chat Completions server on loopback.
@@ -15,7 +17,12 @@ from typing import Any
 
 import pytest
 
-collect_ignore_glob = [] if os.environ.get("INSTAR_REAL") else ["test_*.py"]
+_NEEDS = {
+    "test_exchange.py": "INSTAR_REAL",
+    "test_trace.py": "INSTAR_REAL",
+    "test_small_model.py": "INSTAR_SMALL",
+}
+collect_ignore = [name for name, needed in _NEEDS.items() if not os.environ.get(needed)]
 
 PATIENCE = 120.0
 """Seconds after which a test gives up on a process: the first start of opencode writes its database."""

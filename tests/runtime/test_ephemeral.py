@@ -131,13 +131,59 @@ async def test_what_it_uses_is_booked_for_its_caller_with_its_cause(house: Machi
     assert sum(one.tokens.total or 0 for one in booked) == found.tokens
 
 
+async def test_it_may_work_as_an_agent_with_its_prompt_and_its_model(house: Machine) -> None:
+    house.says('== when "."\ntext: Done.\n')
+    house.settings(agent={"poet": {"prompt": "You rhyme.", "model": "scripted/y", "temperature": 0.25}})
+    door = await house.open()
+    found = await apart(door, agent="poet", system="", own={}, until="")
+    assert (found.ended, found.text, found.model) == ("answered", "Done.", "scripted/y")
+    (request,) = house.requests()
+    assert request["system"][0] == "You rhyme."
+    assert request["params"]["temperature"] == 0.25
+    found = await apart(door, agent="", system="You look.", own={}, until="")
+    assert found.model == "scripted/x"
+    assert house.requests()[-1]["system"][0] == "You look."
+    with pytest.raises(Invalid, match="there is no agent 'poem'"):
+        await apart(door, agent="poem")
+
+
+async def test_a_scripted_model_may_play_a_file_of_its_own(house: Machine) -> None:
+    house.says('== when "."\ntext: The script of the machine.\n')
+    (house.folder / "own.txt").write_text("== turn\ntext: The script of the session.\n")
+    door = await house.open()
+    model = ModelRef(provider_id="scripted", model_id="any")
+    found = await apart(door, model=model, script=house.folder / "own.txt", own={}, until="")
+    assert (found.text, found.model) == ("The script of the session.", "scripted/any")
+    found = await apart(door, model=model, own={}, until="")
+    assert found.text == "The script of the machine."
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ({"tokens": 50}, "it used 100 tokens, and may use 50"),
+        ({"cost": 0.001}, "it cost $0.0100, and may cost $0.001"),
+        ({"steps": 1}, "it made 1 model calls, as many as it may"),
+    ],
+)
+async def test_it_ends_at_limits_of_its_own(house: Machine, limit: dict[str, Any], why: str) -> None:
+    house.says(
+        '== when "JUDGE"\ntool: read {"filePath": "kept.txt"}\nusage: input=100 output=0\n' + THEN_ALLOW
+    )
+    house.settings(provider={"scripted": {"models": {"x": {"cost": {"input": 100, "output": 0}}}}})
+    repository(house)
+    door = await house.open()
+    found = await apart(door, tools=["read"], **limit)
+    assert (found.ended, found.own_limit, found.error, found.steps) == ("limit", True, why, 1)
+
+
 async def test_a_limit_on_its_cause_holds(house: Machine) -> None:
     house.says(first(call("read", filePath="kept.txt")))
     house.settings(limits={"cause": {"hook": {"tokens": 50}}})
     repository(house)
     door = await house.open()
     found = await apart(door, tools=["read"])
-    assert (found.ended, found.steps) == ("limit", 1)
+    assert (found.ended, found.own_limit, found.steps) == ("limit", False, 1)
     assert "limits.cause.hook.tokens allows 50" in found.error
 
 

@@ -292,10 +292,21 @@ SELECT 'q' || n, 'p' || n % 200, 'bash', 'r' || n, 1, 1 FROM generate_series(1, 
 )
 """A hundred thousand sessions with what belongs to them."""
 
-WHOLE = {"projects", "saying", "usage", "schema", "waiting", "stops", "drop_stops"}
+WHOLE = {
+    "projects",
+    "saying",
+    "usage",
+    "schema",
+    "waiting",
+    "stops",
+    "drop_stops",
+    "trust_ids",
+    "trust_order",
+    "drop_trust",
+}
 """What a person asks about everything: the list of projects, a search, the statistics, all that waits.
 
-Of stops there is a row or two for each folder that was ever stopped.
+Of stops there is a row or two for each folder that was ever stopped, of trust for each that was ever decided on.
 """
 
 

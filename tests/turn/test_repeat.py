@@ -6,7 +6,7 @@ import pytest
 
 from instar.event import PermissionAsked
 from instar.testing import Machine, results
-from instar.turn import calls
+from instar.turn import repeat
 
 pytest_plugins = ["tests.turn"]
 
@@ -55,6 +55,14 @@ async def test_the_third_identical_call_is_asked_about(house: Machine, steps: An
     assert len(found) == sum(map(len, steps))
 
 
+async def test_a_model_whose_loop_a_rule_denies_reads_that_it_repeats_itself(house: Machine) -> None:
+    house.settings(permission={"*": "allow", "doom_loop": "deny"})
+    _, found = await played(house, [[ONE], [ONE], [ONE]])
+    assert found[1].strip() == "x"
+    assert found[2].startswith("You have made this call again and again with the same arguments")
+    assert "doom_loop" in found[2]
+
+
 async def test_a_loop_that_is_refused_ends_the_turn(house: Machine) -> None:
     _, found = await played(house, [[ONE], [ONE], [ONE]], "reject")
     assert found[2] == "The user rejected permission to use this specific tool call."
@@ -74,4 +82,4 @@ async def test_what_a_person_says_begins_a_new_count(house: Machine) -> None:
     await door.ask(session, "go")
     await door.ask(session, "again")
     assert person.asked == []
-    assert calls.LOOP == 3
+    assert repeat.LOOP == 3

@@ -52,10 +52,13 @@ async def _rooms(ctx: click.Context) -> "ConfiguredRooms":
     from instar.runtime import Options
     from instar.runtime.configured import ConfiguredRooms
     from instar.runtime.reload import read
+    from instar.settings.trust import Trust
 
     context, folder = ctx.obj, _folder(ctx)
     options = Options(folder, context.environment)
-    found = read(options, await context.project(folder), context.paths, context.trust)
+    # As this machine knows it: a database that does not answer would hold up who types.
+    trust = Trust(context.paths, context.environment)
+    found = read(options, await context.project(folder), context.paths, trust)
     return ConfiguredRooms.of(found.settings, found.ground)
 
 

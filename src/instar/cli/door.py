@@ -85,6 +85,10 @@ class Context:
     @cached_property
     def trust(self) -> "Trust":
         """The person's list of trusted folders."""
+        if isinstance(self.paths.database, str):
+            from instar.store.trust import trust_at
+
+            return trust_at(self.paths, self.environment)
         from instar.settings.trust import Trust
 
         return Trust(self.paths, self.environment)

@@ -289,7 +289,7 @@ def _contents(found: Mapping[Path, Found]) -> str:
 def _remove(context: Context, path: Path, as_json: bool) -> None:
     # The folder may be gone by now: it can still be taken off the list.
     real = str(path.resolve())
+    own_edits.say(context.trust, context.paths, Path(real), False)
     if not context.trust.remove(path):
         raise Failure(f"{real} is not on the list of trusted folders (instar trust --list)")
-    own_edits.say(context.trust, context.paths, Path(real), False)
     echo(msgspec.json.encode({"removed": real}) if as_json else f"not trusted any more: {one_line(real)}")

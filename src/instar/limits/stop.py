@@ -186,10 +186,16 @@ def _resumed(stop: StopMade, scope: str) -> StopMade:
 
 
 class SharedStops:
-    """The stops of all machines whose store is on one server, read into a file of stops; one for a process."""
+    """The stops of all machines whose store is on one server, read into a file of stops; one for a process.
 
-    def __init__(self, stops: StopFile) -> None:
+    `also` reads beside them what else persons ordered on those machines.
+    """
+
+    def __init__(
+        self, stops: StopFile, also: Callable[[SqlConnection], None] = lambda connection: None
+    ) -> None:
         self._stops = stops
+        self._also = also
         self._taken: list[StopOrder] | None = None
         self._asked = self._read = time.monotonic()
 
@@ -220,6 +226,7 @@ class SharedStops:
                 return
             self._taken = orders
         self._read = time.monotonic()
+        self._also(connection)
 
     def check(self) -> None:
         """Raise `StoreError` when what other machines stopped is not known any more."""

@@ -56,7 +56,7 @@ from instar.settings import accepted, permission
 from instar.settings.plugin_folders import PluginFolder
 from instar.settings.steered import accepted_environment, accepted_words, started
 from instar.store import StoreError, sqlite
-from instar.wire import document, ids, secret
+from instar.wire import document, front_matter, ids, secret
 
 __all__ = [
     "KV",
@@ -127,6 +127,7 @@ __all__ = [
     "accepted_words",
     "document",
     "event",
+    "front_matter",
     "git",
     "ids",
     "message",

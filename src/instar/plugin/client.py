@@ -128,12 +128,16 @@ class Aside(msgspec.Struct, frozen=True, kw_only=True):
     - `session_id` is the session that the work is for; its usage counts there, booked as `cause`. "" is none.
     - `system` is the whole system prompt, `prompt` the task. `model` None takes the small model; a model without a
       provider is looked up by its name.
+    - `agent` names an agent as which it works ("": the default one): with its temperature and options, its prompt where
+      `system` is "", and where `model` is None its model, else the default one. Its tools and permissions do not count.
+    - `script` is the file that a model of the provider ``scripted`` plays.
     - `tools` names built-in tools. A plugin's tool may be named only with both `write` and `network`, since no sandbox
       confines it. `own` are tools of the caller's, by name. The first call of the one that `until` names ends the
       session. A model that ends its turn without that call is told once to make it, unless `enough(text)` is True.
     - Without `write` no file of the project changes: editing tools refuse, and commands run in a sandbox on a copy.
       Without `network` nothing reaches the network.
-    - `steps` limits its model calls, `timeout` its wall-clock time in seconds.
+    - `steps` limits its model calls, `timeout` its wall-clock time in seconds. It makes no further call once its calls
+      have used `tokens`, or cost `cost` US dollars or an unknown amount; 0 is no limit.
     """
 
     cause: str
@@ -141,7 +145,9 @@ class Aside(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str
     session_id: str = ""
     title: str = "a session apart"
+    agent: str | None = None
     model: ModelRef | None = None
+    script: Path | None = None
     tools: Sequence[str] = ()
     own: Mapping[str, OwnTool] = MappingProxyType({})
     until: str = ""
@@ -150,11 +156,15 @@ class Aside(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = False
     steps: int = 10
     timeout: float = 60.0
+    tokens: int = 0
+    cost: float = 0.0
     origin: Origin | None = None
 
 
 class Apart(msgspec.Struct, frozen=True):
     """The result of an ephemeral session.
+
+    `own_limit`: it ended at a limit that its `Aside` sets, not at one of the person's.
 
     `calls` are the arguments of each call of `Aside.until` in the answer that ended it, and `text` is that answer's
     text. `error` says why it ended, "" where it ended by itself. `steps` counts answered model calls, `tokens` their
@@ -172,6 +182,7 @@ class Apart(msgspec.Struct, frozen=True):
     cost: float | None = 0.0
     ms: int = 0
     model: str = ""
+    own_limit: bool = False
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -276,7 +276,7 @@ class HTTPAdapter(ABC):
                 timeout=httpx2.Timeout(timeouts.idle, connect=_CONNECT_TIMEOUT, write=60.0, pool=None),
             )
             async with asyncio.timeout(timeouts.header):
-                response = await client.send(sending, stream=True)
+                response = await _sent(client, sending)
         except (TimeoutError, httpx2.ReadTimeout):
             raise endpoint.network(f"no answer began within {timeouts.first:g} s") from None
         except (httpx2.TransportError, httpx2.InvalidURL, httpx2.TooManyRedirects) as error:
@@ -376,6 +376,27 @@ class _FetchBody(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._chunks.aclose()
+
+
+async def _sent(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    """Send a request; at once again where a connection that was kept from an earlier call broke before an answer.
+
+    A server may close a kept connection while the request is under way: llama.cpp's does after each streamed answer,
+    though it says that it keeps it. What breaks a new connection is raised.
+    """
+    connected = False
+
+    async def trace(event: str, _: Mapping[str, Any]) -> None:
+        nonlocal connected
+        connected = connected or event == "connection.connect_tcp.started"
+
+    request.extensions["trace"] = trace
+    while True:
+        try:
+            return await client.send(request, stream=True)
+        except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+            if connected:
+                raise
 
 
 async def _chunks(

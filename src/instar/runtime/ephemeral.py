@@ -17,7 +17,7 @@ import msgspec
 from instar import wire
 from instar.approval.permissions import Approvals
 from instar.approval.questions import Questions
-from instar.definitions.agent import Agent, Agents
+from instar.definitions.agent import Agent, Agents, UnknownAgent, shipped_prompt
 from instar.event.bus import Bus
 from instar.git.snapshot import Snapshot
 from instar.limits.budget import (
@@ -57,7 +57,9 @@ from instar.plugin.client import Ended
 from instar.plugin.door import Plugins
 from instar.process import ProcessError, whole
 from instar.project.workspace import Workspaces
+from instar.provider.catalogue import SCRIPTED
 from instar.provider.protocol import Model
+from instar.provider.resolve import Models, NoModel, UnknownModel
 from instar.runtime.client import InProcessClient, InProcessSessions
 from instar.runtime.ephemeral_tools import STARTING, Confined, ScratchFolder, offer, rules
 from instar.session.instance import Instance
@@ -85,13 +87,18 @@ async def run(instance: Instance, aside: Aside) -> Apart:
     """Run a model in an ephemeral session and return the result (`Client.aside`).
 
     Cancelling ends it within a second, with all that it started. Raises `NotFound` for an unknown session, and
-    `Invalid` for a model or a tool that cannot be had.
+    `Invalid` for a model, an agent or a tool that cannot be had.
     """
     began = time.monotonic()
     caller = await instance.sessions.open(aside.session_id) if aside.session_id else None
-    model = await model_for(instance, aside.model, caller)
+    if aside.script is not None:
+        models = Models(instance.config, instance.environment)
+        models.add(SCRIPTED, options={"script": str(aside.script)})
+        instance = msgspec.structs.replace(instance, models=models)
+    agent = _agent(instance, aside)
+    model = await _model(instance, aside, agent, caller)
     tools = offer(instance, aside)
-    session = _Session(instance, aside, caller, model, tools)
+    session = _Session(instance, aside, caller, agent, model, tools)
     ended: tuple[Ended, str] | None = None
     try:
         async with asyncio.timeout(aside.timeout):
@@ -104,6 +111,30 @@ async def run(instance: Instance, aside: Aside) -> Apart:
     finally:
         await whole(asyncio.ensure_future(session.closing.aclose()))
     return session.result(ended, time.monotonic() - began)
+
+
+def _agent(instance: Instance, aside: Aside) -> Agent:
+    """The agent as which it works, with the session's system prompt. Raises `Invalid`."""
+    if aside.agent is None:
+        return Agent(NAME, prompt=aside.system)
+    try:
+        found = instance.agents.get(aside.agent or None)
+    except UnknownAgent as error:
+        raise Invalid(str(error)) from error
+    return msgspec.structs.replace(
+        found, name=NAME, prompt=aside.system or found.prompt or shipped_prompt("base")
+    )
+
+
+async def _model(instance: Instance, aside: Aside, agent: Agent, caller: SessionState | None) -> Model:
+    """The model that answers. Raises `Invalid`."""
+    asked = aside.model or agent.model
+    if asked is not None or aside.agent is None:
+        return await model_for(instance, asked, caller)
+    try:
+        return instance.models.default()
+    except (UnknownModel, NoModel) as error:
+        raise Invalid(str(error)) from error
 
 
 class _One(Agents):
@@ -130,10 +161,12 @@ class _Session:
         instance: Instance,
         aside: Aside,
         caller: SessionState | None,
+        agent: Agent,
         model: Model,
         tools: dict[str, Tool],
     ) -> None:
         self._instance, self._aside, self._caller, self._model = instance, aside, caller, model
+        self._agent = agent
         self._tools = tools
         asked = None if caller is None else last_user(caller.history)
         self._spending = EphemeralBudget(instance, aside, "" if asked is None else asked.id)
@@ -188,11 +221,7 @@ class _Session:
             approvals=Approvals(store, plugins, real.project, None),
             questions=Questions(bus, None),
             agents=_One(
-                Agent(
-                    NAME,
-                    prompt=aside.system,
-                    permission=rules(real, self._caller, aside, self._tools),
-                )
+                msgspec.structs.replace(self._agent, permission=rules(real, self._caller, aside, self._tools))
             ),
             tools={name: self._watched(name, tool) for name, tool in self._tools.items()},
         )
@@ -213,7 +242,10 @@ class _Session:
         made = await own.sessions.create(SessionBody(title=self._aside.title, agent=NAME))
         live = await own.sessions.open(made.id)
         # What stands in a project's AGENTS.md is for those who work on it, not for who judges their work.
-        live.system_prompts[f"system:{live.id}:{NAME}"] = [self._aside.system, environment_block(own)]
+        live.system_prompts[f"system:{live.id}:{NAME}"] = [
+            self._agent.prompt or "",
+            environment_block(own),
+        ]
         if self._caller is None:
             own.stops.session_made(live.id)
         else:
@@ -288,6 +320,7 @@ class _Session:
             cost=spending.cost,
             ms=round(seconds * 1000),
             model=f"{self._model.provider_id}/{self._model.id}",
+            own_limit=how == "limit" and (ended is not None or spending.is_full),
         )
 
     def _ended(self, answer: WithParts | None) -> tuple[Ended, str]:
@@ -321,7 +354,7 @@ class EphemeralBudget(Budget):
     """The instance's budget, for the calls of one ephemeral session.
 
     `steps` calls were answered so far, with all their `tokens` and a `cost` that is None once a price was unknown.
-    `reached` is the limit that ended it, if one did.
+    `reached_limit` is the limit that ended it, if one did, and `is_full`, whether it is one of the session's own.
     """
 
     def __init__(self, instance: Instance, aside: Aside, asked_id: str) -> None:
@@ -333,6 +366,7 @@ class EphemeralBudget(Budget):
         self.tokens = 0
         self.cost: float | None = 0.0
         self.reached_limit: ReachedLimit | None = None
+        self.is_full = False
 
     async def ask(self, asked: CallRequest) -> CallPermit | ReachedLimit:
         """Return the right to make a call, or the limit that forbids it (`Budget.ask`)."""
@@ -357,11 +391,17 @@ class EphemeralBudget(Budget):
         await super().settle(usage, asked)
 
     def _full(self) -> ReachedLimit | None:
-        if self.steps < self._aside.steps:
-            return None
-        return ReachedLimit(
-            "max_turns", self._aside.cause, f"it made {self.steps} model calls, as many as it may", ""
-        )
+        aside, found = self._aside, None
+        if self.steps >= aside.steps:
+            found = "max_turns", f"it made {self.steps} model calls, as many as it may"
+        elif aside.tokens and self.tokens >= aside.tokens:
+            found = "tokens", f"it used {self.tokens} tokens, and may use {aside.tokens}"
+        elif aside.cost and self.cost is None:
+            found = "cost", f"it may cost ${aside.cost:g}, and the price of its model is not known"
+        elif aside.cost and self.cost is not None and self.cost >= aside.cost:
+            found = "cost", f"it cost ${self.cost:.4f}, and may cost ${aside.cost:g}"
+        self.is_full = found is not None
+        return None if found is None else ReachedLimit(found[0], aside.cause, found[1], "")
 
     def _as_callers(self, asked: CallRequest) -> CallRequest:
         cause = self._aside.cause

@@ -50,6 +50,7 @@ from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.store.commit import EventPlace
 from instar.store.store import Store, open_store
+from instar.store.trust import SharedTrust
 from instar.terminal import Terminals
 from instar.tool.registry import builtin
 from instar.turn.turns import StopListener, Turns
@@ -116,7 +117,7 @@ class Runtime(InProcessClient):
         """
         processes = Processes()
         paths = Paths.from_environment(options.environment)
-        trust = Trust(paths, options.environment)
+        trust = await _known_trust(paths, options)
         project = await discover(options.directory, processes)
         places = WatchedFiles(options.directory, project, paths, options.environment)
         # Before anything is read: what changes from here on is found to be another.
@@ -327,6 +328,13 @@ def _confirms(options: Options) -> bool:
     )
 
 
+async def _known_trust(paths: Paths, options: Options) -> Trust:
+    """Return what is trusted here, with what other machines decided where the store is on a server."""
+    if isinstance(paths.database, str):
+        await asyncio.to_thread(SharedTrust(paths, options.environment).refresh)
+    return Trust(paths, options.environment)
+
+
 async def _open_store(options: Options, project: Project, paths: Paths, config: Config, bus: Bus) -> Store:
     store = await open_store(
         paths.database,
@@ -345,7 +353,8 @@ async def _stop_state(options: Options, paths: Paths, store: Store) -> StopState
     file = StopFile(paths.data)
     shared = None
     if store.is_shared:
-        shared = options.shared.stops if options.shared else SharedStops(file)
+        trust = SharedTrust(paths, options.environment)
+        shared = options.shared.stops if options.shared else SharedStops(file, also=trust.read)
         await store.ask(shared.read)
     return StopState(file, options.directory, shared=shared)
 

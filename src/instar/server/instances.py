@@ -80,6 +80,7 @@ class Instances:
         from instar.limits.budget import running_calls
         from instar.limits.stop import SharedStops, StopFile
         from instar.store.relay import Relay
+        from instar.store.trust import SharedTrust
 
         self._relay = Relay(self.paths.database)
         # Also this process' own: so clients of every worker hear all in one order.
@@ -88,7 +89,11 @@ class Instances:
         await self._relay.start()
         engine = AbsurdEngine(self.paths.database, self._relay)
         await engine.prepare()
-        stops, running = SharedStops(StopFile(self.paths.data)), running_calls(self.paths.database)
+        trust = SharedTrust(self.paths, self.environment)
+        # Before it is asked whether the default directory's plugins want to work by themselves.
+        await asyncio.to_thread(trust.refresh)
+        stops = SharedStops(StopFile(self.paths.data), also=trust.read)
+        running = running_calls(self.paths.database)
         self._shared = Sharing(engine, self._relay, stops, running)
         self._working = asyncio.create_task(engine.work(self._carry_on), name="take up turns")
 

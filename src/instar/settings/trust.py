@@ -16,9 +16,11 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+import msgspec
 
 from instar.git import common_folder, find_worktree, git_folder
 from instar.settings.accepted import Damaged
@@ -34,13 +36,31 @@ class TrustError(Exception):
     """The list of trusted folders cannot be used; the text says what is wrong with which file."""
 
 
+class TrustOrder(msgspec.Struct, frozen=True):
+    """What a person decided on a folder, by its real path: as the method of this name of `Trust` does it.
+
+    `found` is what was accepted with it, by folder.
+    """
+
+    kind: Literal["add", "accept", "refuse", "remove"]
+    folder: Path
+    found: Mapping[Path, Found] = {}
+
+
 class Trust:
     """The person's list of trusted folders, kept in `paths.trust_file` (JSON, mode 0600).
 
-    `environment` is read for ``INSTAR_TRUST``.
+    `environment` is read for ``INSTAR_TRUST``. `tell` hears of each decision once it holds here, and raises
+    `TrustError` where other machines did not hear of it.
     """
 
-    def __init__(self, paths: Paths, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        environment: Mapping[str, str],
+        tell: Callable[[TrustOrder], None] = lambda order: None,
+    ) -> None:
+        self._tell = tell
         self._file = paths.trust_file
         self._all = environment.get(VARIABLE, "") == "all"
         self._worktrees = paths.worktrees
@@ -112,17 +132,35 @@ class Trust:
         real = folder.resolve()
         if not real.is_dir():
             raise TrustError(f"{folder} is no folder: there is nothing to trust")
-        found = self.found(real) if found is None else found
-        with self._changing() as folders:
-            old = folders.get(str(real))
-            added = old.get("added") if isinstance(old, dict) else None
-            folders[str(real)] = {"added": added or int(time.time() * 1000)}
-            for one, files in found.items():
-                self.accept(one, files)
+        self._decide(TrustOrder("add", real, self.found(real) if found is None else found))
         return real
 
     def accept(self, folder: Path, found: Found) -> None:
         """Accept what was found in a trusted folder. Raises `TrustError`."""
+        self._decide(TrustOrder("accept", folder, {folder: found}))
+
+    def take(self, order: TrustOrder) -> None:
+        """Do what was decided, here or on another machine. Raises `TrustError`."""
+        name, now = str(order.folder), int(time.time() * 1000)
+        if order.kind == "accept":
+            for one, files in order.found.items():
+                self._accept(one, files)
+            return
+        with self._changing() as folders:
+            old = folders.pop(name, None)
+            if order.kind == "refuse":
+                folders[name] = {"refused": now}
+            elif order.kind == "add":
+                added = old.get("added") if isinstance(old, dict) else None
+                folders[name] = {"added": added or now}
+                for one, files in order.found.items():
+                    self._accept(one, files)
+
+    def _decide(self, order: TrustOrder) -> None:
+        self.take(order)
+        self._tell(order)
+
+    def _accept(self, folder: Path, found: Found) -> None:
         try:
             self.steering.accept(folder, found)
         except (OSError, Damaged) as error:
@@ -138,8 +176,9 @@ class Trust:
 
     def refuse(self, folder: Path) -> None:
         """Remember that the person was asked about `folder` and said no; `add` overrides it. Raises `TrustError`."""
-        with self._changing() as folders:
-            folders.setdefault(str(folder.resolve()), {"refused": int(time.time() * 1000)})
+        real = folder.resolve()
+        if str(real) not in self._read():
+            self._decide(TrustOrder("refuse", real))
 
     def is_refused(self, folder: Path) -> bool:
         """Whether the person was asked about exactly this folder and said no."""
@@ -150,9 +189,11 @@ class Trust:
 
     def remove(self, folder: Path) -> bool:
         """Take `folder` off the list; False when it was not on it. Raises `TrustError`."""
-        with self._changing() as folders:
-            gone = folders.pop(str(folder.resolve()), None)
-        return gone is not None and not _is_refusal(gone)
+        real = folder.resolve()
+        listed = real in self.list()
+        # Also where it was not on the list: other machines may not have been told when it was taken off.
+        self._decide(TrustOrder("remove", real))
+        return listed
 
     def list(self) -> list[Path]:
         """Return the folders on the list, sorted. Raises `TrustError`."""

@@ -26,7 +26,6 @@ from instar.message import (
     ToolPending,
     ToolRunning,
     ToolSpan,
-    User,
     WithParts,
 )
 from instar.plugin import Ask, PermissionDenied, Refused, Tool, ToolFailure, ToolResult, points, wire
@@ -38,16 +37,12 @@ from instar.tool import invalid
 from instar.tool.call import truncate, validate, without_nulls
 from instar.turn import structured
 from instar.turn.context import Turn, available, defined, rules_for
+from instar.turn.repeat import INVOKED, REPEATED, is_loop, registered
 from instar.turn.steering import settle
 from instar.wire import ids
 
 log = logging.getLogger("instar.tool")
-LOOP: Final = 3
-"""How many identical calls make a loop."""
-
 TASK_TOOL: Final = "task"
-INVOKED: Final = "invoked"
-"""The metadata of a call whose tool made others (`ToolContext.invoke`): a list of `tool`, `callID` and `input`."""
 _PATIENCE = 0.9
 """Seconds that an abort waits for a tool: within one second nothing of a turn may run."""
 ABORTED = "Tool execution aborted"
@@ -348,7 +343,12 @@ async def _permit(running: ToolRun, tools: Mapping[str, Tool]) -> None:
     running.started = now()
     running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
     await running.save()
-    for ask in [*_loop(running, tools), *_asks(running)]:
+    try:
+        for ask in _loop(running, tools):
+            await running.ask(ask)
+    except PermissionDenied as denied:
+        raise denied if denied.stop else PermissionDenied(f"{REPEATED} {denied}") from None
+    for ask in _asks(running):
         await running.ask(ask)
 
 
@@ -372,80 +372,18 @@ def _loop(running: ToolRun, tools: Mapping[str, Tool]) -> Sequence[Ask]:
     if running.tool.repeatable:
         return []
     shown = (running.within or running).part
-    if not _is_loop(running.messages, shown, running.part, _registered(tools)):
+    if not is_loop(running.messages, shown, running.part, registered(tools)):
         return []
     return [Ask("doom_loop", [running.name], [running.name], {"tool": running.name, "input": running.args})]
-
-
-def _is_loop(
-    history: Sequence[WithParts], part: ToolPart, asked: ToolPart, registered: Mapping[str, str]
-) -> bool:
-    """True if `part`, in the newest message of `history`, is the third call in a row with its tool and input.
-
-    Also True for the third such call in its message, with others in between. A person's message begins a new count.
-    `asked` is a call that the tool of `part` makes: it counts as a call in the place of `part`, as do the calls of
-    other tools. `registered` maps aliases to tools: calls of one tool by different names are the same.
-    """
-
-    def made(tool: str, given: wire.Plain) -> tuple[str, wire.Plain]:
-        return registered.get(tool, tool), given
-
-    def is_made(one: ToolPart) -> bool:
-        return wanted in [made(*call) for call in _made(one)]
-
-    wanted = made(asked.tool, asked.state.input)
-    own = [
-        made(*one[1:]) == wanted
-        for one in reversed(_invoked_by(part))
-        if asked is not part and one[0] != asked.call_id
-    ]
-    before = _calls_before(history, part)
-    in_a_row = (own + [is_made(one) for one in before])[: LOOP - 1]
-    in_message = sum(own) + sum(is_made(one) for one in before if one.message_id == part.message_id)
-    return in_message >= LOOP - 1 or (len(in_a_row) == LOOP - 1 and all(in_a_row))
-
-
-def _calls_before(history: Sequence[WithParts], part: ToolPart) -> list[ToolPart]:
-    """Return the calls before `part`, the last first, back to what a person said."""
-    found = False
-    before: list[ToolPart] = []
-    for message in reversed(history):
-        if isinstance(message.info, User) and found:
-            break
-        for one in reversed(message.parts):
-            if found and isinstance(one, ToolPart):
-                before.append(one)
-            found = found or one.id == part.id
-    return before
-
-
-def _made(part: ToolPart) -> list[tuple[str, wire.Plain]]:
-    """A call, and those that its tool made."""
-    return [(part.tool, part.state.input), *(one[1:] for one in _invoked_by(part))]
-
-
-def _invoked_by(part: ToolPart) -> list[tuple[str, str, wire.Plain]]:
-    """The calls that the tool of a part made: id, tool, input. Metadata may come from anywhere."""
-    found = (getattr(part.state, "metadata", None) or {}).get(INVOKED)
-    return [
-        (str(one.get("callID")), str(one.get("tool")), one.get("input") or {})
-        for one in (found if isinstance(found, list) else [])
-        if isinstance(one, dict)
-    ]
-
-
-def _registered(tools: Mapping[str, Tool]) -> Mapping[str, str]:
-    """Return the name under which the tool of each alias is registered."""
-    return {alias: name for name, tool in tools.items() for alias in tool.aliases if alias not in tools}
 
 
 def find(tools: Mapping[str, Tool], name: str) -> tuple[str, Tool]:
     """Return a tool by its name or an alias, with its registered name. Raises `ToolFailure`."""
     if name in tools:
         return name, tools[name]
-    for registered, tool in tools.items():
+    for known, tool in tools.items():
         if name in tool.aliases:
-            return registered, tool
+            return known, tool
     raise ToolFailure(f"Model tried to call unavailable tool '{name}'. Available tools: {', '.join(tools)}.")
 
 

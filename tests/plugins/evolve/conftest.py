@@ -175,6 +175,7 @@ class Peer:
         self.session = Sessions()
         self.published: list[Any] = []
         self.permissions: list[Any] = []
+        self.titles: list[str] = []
 
     async def rules(self, agent: str = "", session_id: str = "") -> list[Any]:
         return self.permissions
@@ -190,6 +191,9 @@ class Context:
         self.session_id, self.message_id, self.call_id, self.agent = session_id, "msg_1", "call_1", "build"
         self.client = client
         self.abort = asyncio.Event()
+
+    def metadata(self, *, title: str) -> None:
+        self.client.titles.append(title)
 
 
 class Running:

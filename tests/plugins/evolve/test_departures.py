@@ -94,7 +94,7 @@ async def test_an_eval_that_was_taken_away_behind_the_gate_judges_on_and_one_tha
         kit.script(root / "evals", "mine", "#!/bin/sh\ngrep -c mine hooks/bot.sh\n")
         said = await live.refused(bot("# mine"))
         assert "(refused at the stage score)" in said
-        assert "1 eval no worse" in await live.write(bot("# point\n# and more"))
+        assert "1 no worse in" in await live.write(bot("# point\n# and more"))
 
 
 @pytest.mark.slow

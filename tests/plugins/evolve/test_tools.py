@@ -60,6 +60,7 @@ async def test_the_story_a_failing_change_is_refused_a_passing_one_is_installed_
     commit = kit.git(hello, "rev-parse", "--short", "HEAD").strip()
     assert result.output == (
         f"Installed hooks/hello.py (commit {commit}): its test tests/hello_test.py passed.\n"
+        "no evals: nothing measured whether it is better or worse.\n"
         "New tools, from the next step on: hello_greet"
     )
     assert "+def greet(who):" in result.metadata["diff"]
@@ -250,7 +251,10 @@ async def test_validate_installs_nothing(kit, start, hello):
     text = (hello / "hooks" / "hello.py").read_text()
     before = kit.files(hello)
     good = await running.call("evolve_hook_validate", hook="hello.py", content=text.replace(HEAD, ADDED))
-    assert good.output == "hooks/hello.py would be installed: its test tests/hello_test.py passed."
+    assert good.output == (
+        "hooks/hello.py would be installed: its test tests/hello_test.py passed.\n"
+        "no evals: nothing measured whether it is better or worse."
+    )
     bad = await running.call(
         "evolve_hook_validate", hook="hello.py", content=text.replace("Wrote", "Lost") + "oops("
     )

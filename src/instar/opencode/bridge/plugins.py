@@ -33,6 +33,7 @@ from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.store.store import open_store
+from instar.store.trust import SharedTrust, trust_at
 from instar.store.values import Values
 from instar.wire import Plain
 from instar.wire.secret import masked
@@ -104,7 +105,7 @@ class BridgeSettings(msgspec.Struct, frozen=True):
 async def read(directory: Path, environment: Mapping[str, str], processes: Processes) -> BridgeSettings:
     """Read the settings of a directory. Raises what `read_settings` raises."""
     paths = Paths.from_environment(environment)
-    trust = Trust(paths, environment)
+    trust = await asyncio.to_thread(trust_at, paths, environment)
     project = await discover(directory, processes)
     settings = read_settings(directory, project, paths, environment, {}, trust)
     early = plugin_order.early(settings, environment, {})
@@ -168,7 +169,7 @@ class Opened:
         found = self.read
         self._store = await open_store(found.paths.database, self.bus.publish)
         if self._store.is_shared:
-            stops = SharedStops(StopFile(found.paths.data))
+            stops = SharedStops(StopFile(found.paths.data), SharedTrust(found.paths, self.environment).read)
             await self._store.ask(stops.read)
             self._following = asyncio.create_task(stops.follow(self._store))
         self.registry.add_view(self._host())

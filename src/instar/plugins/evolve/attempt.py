@@ -1,16 +1,19 @@
 """A change on its way, and what the gate's stages find of it. Each stage raises `CandidateRefused`."""
 
-import stat
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
 
+from instar.plugin import Client
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, Change, GateContext, text
 from instar.plugins.evolve.discovery import collisions
+from instar.plugins.evolve.evals.case import Suite, load
+from instar.plugins.evolve.evals.cases import FileEvals, asking
+from instar.plugins.evolve.evals.run import CaseRunner
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
 from instar.plugins.evolve.gate.reference import References
 from instar.plugins.evolve.gate.report import GateReport, Outcome, StagePassed
@@ -22,13 +25,14 @@ from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.install import ChangeCause
 from instar.plugins.evolve.probation.prediction import Prediction
 from instar.plugins.evolve.trial import Bench, Changes, NoTrial, TrialFile
-from instar.plugins.evolve.workspace import visible
 
 Stage = Literal["parse", "test", "replay", "score", "authority"]
 
 Progress = Callable[[str], None]
 """Hears of each stage of the gate as it begins."""
 
+IDEA: Final = 200
+"""Characters that are kept of an author's line on a candidate."""
 _NAMED: Final = 5
 """Files that a refusal names."""
 _UNMEASURED: Final = "no evals: nothing measured whether it is better or worse"
@@ -48,7 +52,9 @@ class Installed(msgspec.Struct, frozen=True):
 class ChangeAttempt:
     """A change on its way. Each step adds what it found; what a step has not come to yet is not there.
 
-    `approval` is what a person, `who`, has allowed. `claim` names an eval in which it has to show itself better.
+    `approval` is what a person, `who`, has allowed. `claim` names an eval in which it has to show itself better, `idea`
+    is its author's line on it, `mark` as `Candidates.mark` gives it, `known` the id of the report on the same
+    one, which was refused before.
     """
 
     path: str
@@ -60,6 +66,9 @@ class ChangeAttempt:
     approval: pending.PendingEntry | None = None
     who: str = ""
     claim: str = ""
+    idea: str = ""
+    mark: str = ""
+    known: str = ""
     verdict: GateVerdict = field(default_factory=GateVerdict)
     candidate: Candidate = field(init=False)
     context: GateContext = field(init=False)
@@ -102,6 +111,7 @@ class ChangeAttempt:
             asked=None if found.held is None else found.held.authority,
             raised=found.raised,
             prediction=msgspec.to_builtins(self.candidate.expect),
+            idea=trailers.one_line(self.idea, IDEA),
         )
 
 
@@ -114,7 +124,7 @@ async def passed(
     try:
         found = await work(attempt)
     except NoTrial as error:
-        raise CandidateRefused(name, str(error)) from None
+        raise CandidateRefused(name, str(error), passing=True) from None
     except CandidateRefused as refusal:
         raise _without(attempt, refusal) from None
     if found:
@@ -134,6 +144,7 @@ def _without(attempt: ChangeAttempt, refusal: CandidateRefused) -> CandidateRefu
         refusal.stage,
         f"{refusal}\n\nIt was tried without what nobody accepted: {named} (as a person committed it last, or not "
         "there). A person accepts such files by a commit of their own, or names their folder in evolve.loads",
+        passing=refusal.passing,
     )
 
 
@@ -192,6 +203,7 @@ async def _explained(attempt: ChangeAttempt, name: str, refusal: CandidateRefuse
             refusal.stage,
             f"the test failed before your change too, so no change can pass it: {why}. A person can mend "
             f"tests/{name} and run instar evolve accept\n\nWith your change: {refusal}",
+            passing=True,
         )
     return refusal
 
@@ -205,24 +217,32 @@ async def play_again(attempt: ChangeAttempt) -> str:
         candidate, candidate.before, context, attempt.bench
     )
     if report.refusal is not None:
-        raise CandidateRefused("replay", report.text())
+        raise CandidateRefused("replay", report.text(), passing=report.count("timeout") > 0)
     if report.total and not report.replayed:
         raise CandidateRefused(
-            "replay", f"none of the recorded calls came to an end within {report.limit:g} s: make it faster"
+            "replay",
+            f"none of the recorded calls came to an end within {report.limit:g} s: make it faster",
+            passing=True,
         )
     return report.text().partition("\n")[0]
 
 
 async def measure(attempt: ChangeAttempt, references: References, limits: score.ScoreLimits) -> str:
     """Compare the scores of the candidate with those of the references."""
-    context, verdict = attempt.context, attempt.verdict
+    verdict = attempt.verdict
     if attempt.approval is not None and attempt.approval.proposal.undecided:
         verdict.undecided = verdict.raised = attempt.approval.proposal.undecided
         return "a person decided"
-    evals = [
-        score.ProgramEval(name, attempt.bench.trials, context.root, attempt.path, attempt.bench.timeout)
-        for name in _evals(context)
-    ]
+    # The accepted ones: one that was taken away by hand still judges, one that was put there does not.
+    suite = load(attempt.context.root, attempt.context.restored)
+    async with asking(suite, attempt.bench) as client:
+        return await _contest(attempt, _evals(attempt, suite, client), references, limits)
+
+
+async def _contest(
+    attempt: ChangeAttempt, evals: Sequence[score.Eval], references: References, limits: score.ScoreLimits
+) -> str:
+    context, verdict = attempt.context, attempt.verdict
     names = [one.name for one in evals]
     if attempt.claim and attempt.claim not in names:
         known = f"; there are {', '.join(names)}" if names else ""
@@ -231,12 +251,12 @@ async def measure(attempt: ChangeAttempt, references: References, limits: score.
         return _UNMEASURED
     drawn = references.draw()
     against = {name: {**context.restored, **await references.changes(name)} for name in names}
-    contest = score.Contest(
-        attempt.changed, against, evals, drawn.risk, drawn.first_seed, references.leads()
-    )
+    contest = score.Contest(attempt.changed, against, evals, drawn.risk, drawn.first_seed, references.leads())
     report = verdict.score = await score.score(contest, limits)
     if report.refusal is not None:
-        raise CandidateRefused("score", report.refusal)
+        # An eval that failed or was late may be so by the machine's doing.
+        worse = any(line.verdict == "worse" for line in report.lines)
+        raise CandidateRefused("score", report.refusal + _worse(evals, contest), passing=not worse)
     if attempt.claim and attempt.claim not in report.better:
         line = next(one.text() for one in report.lines if one.name == attempt.claim)
         raise CandidateRefused(
@@ -248,16 +268,30 @@ async def measure(attempt: ChangeAttempt, references: References, limits: score.
     return report.found()
 
 
-def _evals(context: GateContext) -> list[str]:
-    """The accepted evals: one that was taken away by hand still judges, one that was put there does not."""
-    found = set(score.find(context.root))
-    for path, file in context.restored.items():
-        folder, _, name = path.partition("/")
-        if folder == score.FOLDER and "/" not in name:
-            found.discard(name)
-            if file is not None and file.mode & stat.S_IXUSR and visible(name):
-                found.add(name)
-    return sorted(found)
+def _worse(evals: Sequence[score.Eval], contest: score.Contest) -> str:
+    """Name the cases that refuse, not what they look for: an agent that knows that answers the eval, not the person."""
+    names = [
+        f"{score.FOLDER}/{case}.md"
+        for one in evals
+        if isinstance(one, FileEvals)
+        for case in one.worse(contest.references[one.name], contest.candidate)
+    ]
+    return f"; it does worse in {', '.join(names)}" if names else ""
+
+
+def _evals(attempt: ChangeAttempt, suite: Suite, client: Client | None) -> list[score.Eval]:
+    context, bench = attempt.context, attempt.bench
+    evals: list[score.Eval] = [
+        score.ProgramEval(name, bench.trials, context.root, attempt.path, bench.timeout)
+        for name in score.find(context.root, context.restored)
+        if name not in suite.programs
+    ]
+    if suite.cases or suite.problems:
+        runner = CaseRunner(
+            bench.trials, context.root, bench.timeout, client, bench.model, attempt.cause.session
+        )
+        evals.append(FileEvals(suite, runner))
+    return evals
 
 
 async def weigh(attempt: ChangeAttempt) -> str:

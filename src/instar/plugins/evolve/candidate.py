@@ -6,6 +6,7 @@ It is a whole new text of one hook script or prompt, and new files that go with 
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -39,11 +40,15 @@ PROFILES: Final = "config/profiles/"
 
 
 class CandidateRefused(Exception):
-    """A candidate that may not be installed; the text tells the model why, with the output. `stage` is the gate's."""
+    """A candidate that may not be installed; the text tells the model why, with the output. `stage` is the gate's.
 
-    def __init__(self, stage: str, text: str) -> None:
+    `passing`: the same candidate may pass another time, since what refused it was the machine and not what it says.
+    """
+
+    def __init__(self, stage: str, text: str, *, passing: bool = False) -> None:
         super().__init__(text)
         self.stage = stage
+        self.passing = passing
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -154,6 +159,16 @@ class Candidates:
         if path.startswith("hooks/"):
             bits |= stat.S_IXUSR
         return Candidate(path, before, TrialFile(after, bits), also or {}, expect)
+
+    def mark(self, candidate: Candidate, context: GateContext, claim: str) -> str:
+        """Return what stands for a candidate and for all that it is judged by, in hex; see `gate.known`.
+
+        Space at the end of its text does not count.
+        """
+        what = (candidate.path, candidate.after.content.rstrip(), candidate.after.mode, candidate.also, claim)
+        files = {path: (one.blob, one.mode) for path, one in self._storage.ledger.files.items()}
+        by = (files, context.restored, self._config, self._storage.references.standing())
+        return sha256(msgspec.json.encode([what, by], order="sorted")).hexdigest()
 
     async def context(self, candidate: Candidate) -> GateContext:
         """Return the live state around a candidate."""

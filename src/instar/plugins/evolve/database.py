@@ -32,7 +32,7 @@ BESIDE: Final = ("", "-wal", "-shm")
 _SQL: Final = Path(__file__).parent / "sql"
 BINDING: Final = ("note", "granted", "pending", "pin")
 """The tables that hold what a person said, and what scripts were granted."""
-_TABLES: Final = (*BINDING, "audit", "report", "debt", "beat", "call", "notice", "waiting", "used")
+_TABLES: Final = (*BINDING, "audit", "report", "debt", "beat", "call", "notice", "waiting", "used", "tried")
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Results that only damage has: our own SQL fits our tables."""
 _COUNTED_EVERY: Final = 32

@@ -26,9 +26,9 @@ PREFIX: Final = "evolve"
 OWN: Final = frozenset(
     f"{PREFIX}_{name}"
     for name in (
-        *("datetime", "heartbeat_time", "tool_list", "tool_invoke", "log", "rollback", "pending"),
-        *(f"hook_{verb}" for verb in ("list", "read", "write", "edit", "validate")),
-        *(f"prompt_{verb}" for verb in ("list", "read", "write", "edit")),
+        *("datetime", "heartbeat_time", "tool_list", "tool_invoke", "log", "rollback", "pending", "attempts"),
+        *(f"hook_{verb}" for verb in ("list", "read", "write", "edit", "propose", "validate")),
+        *(f"prompt_{verb}" for verb in ("list", "read", "write", "edit", "propose")),
     )
 )
 """The full names of evolve's own tools: the way out of a broken script, so no script may take them."""

@@ -67,9 +67,7 @@ class EvolveEngine:
         self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real, publish)
         self.change_installer = ChangeInstaller(self.storage, publish, refresh)
         candidates = Candidates(self.storage, self.policy, self.scripts, self.config)
-        limits = score.ScoreLimits(
-            self.config.score_runs, self.config.score_seconds, self.config.score_tokens
-        )
+        limits = score.ScoreLimits.of(self.config)
         self.held_out = HeldOutEvals(self.storage, self.policy, candidates, self.observer, limits)
         self.evolution = Evolver(
             self.storage,
@@ -84,12 +82,7 @@ class EvolveEngine:
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.storage, self.change_installer, self.observer, lock, may_change)
         self.forgetting = Forgetting(
-            self.storage,
-            self.scripts,
-            self.evolution,
-            self.rollback,
-            self.change_installer,
-            self.config,
+            self.storage, self.scripts, self.evolution, self.rollback, self.change_installer, self.config
         )
         self.recording = ChangeRecorder(self.history, lock, self._announce)
         self.shared = SharedRepository(

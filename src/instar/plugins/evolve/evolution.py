@@ -4,13 +4,15 @@ One change at a time. Whoever makes it, it is one commit and one epoch (`ledger.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from instar.plugin import accepted
+from instar.plugins.evolve import alternatives
 from instar.plugins.evolve import attempt as attempts
+from instar.plugins.evolve.alternatives import Fate, Rank
 from instar.plugins.evolve.attempt import ChangeAttempt, Installed, Progress, Stage
 from instar.plugins.evolve.candidate import (
     Candidate,
@@ -43,7 +45,12 @@ from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import TrialFile
 
 End = Literal["kept", "taken_back", "refused", "rejected"]
-Step = Literal["read", "candidate"] | Stage | Literal["permission", "waiting", "install", "probation"] | End
+Step = (
+    Literal["read", "candidate", "known"]
+    | Stage
+    | Literal["permission", "waiting", "install", "probation"]
+    | End
+)
 """Where a change stands.
 
 An exception (`CandidateRefused`, `NotChanged`) takes it to `refused`, and a person one that waits to `rejected`. What
@@ -52,6 +59,8 @@ back.
 """
 
 _FROZEN: Final = "frozen"
+_WHY: Final = 400
+"""Characters of an earlier refusal that a later one repeats."""
 
 
 class Waits(NotChanged):
@@ -91,6 +100,7 @@ class Evolver:
         self._steps: dict[Step, Callable[[ChangeAttempt], Awaitable[Step]]] = {
             "read": self._read,
             "candidate": self._candidate,
+            "known": self._known,
             "parse": _stage("parse", attempts.start, "test"),
             "test": _stage("test", attempts.run_tests, "replay"),
             "replay": _stage("replay", attempts.play_again, "score"),
@@ -140,12 +150,69 @@ class Evolver:
         """
         async with self.lock:
             attempt = ChangeAttempt(path, change, cause, expect=expect, also=also or {}, claim=claim)
-            try:
-                await self._go(attempt, "read")
-            except CandidateRefused as error:
-                await self._refused(attempt, error.stage, str(error))
-                raise
+            await self._judged(attempt, "read")
             return attempt.installed
+
+    async def propose(self, proposed: Sequence[ChangeAttempt]) -> list[Fate]:
+        """Try several candidates for one file, one after the other, and install the best of those that pass.
+
+        Returns what became of each, in their order. Only the best one goes on to permission and installation. Raises
+        `NotChanged` when the file may not be changed now.
+        """
+        async with self.lock:
+            await self.may_change(proposed[0].path, proposed[0].cause)
+            fates: dict[int, Fate] = {}
+            ranks: dict[int, Rank] = {}
+            for at, attempt in enumerate(proposed):
+                fate = await self._tried(attempt, [one.mark for one in proposed[:at]])
+                if fate is None:
+                    ranks[at] = alternatives.rank(attempt.verdict, attempt.diff)
+                else:
+                    fates[at] = fate
+            order = sorted(ranks, key=lambda at: ranks[at])
+            for at in order[:1]:
+                fates[at] = await self._fate(proposed[at], "permission") or Fate("installed")
+            for at in order[1:]:
+                why = alternatives.preferred(ranks[order[0]], ranks[at])
+                fates[at] = self._passed_over(
+                    proposed[at], f"alternative {order[0] + 1} was preferred: {why}"
+                )
+            return [fates[at] for at in range(len(proposed))]
+
+    async def _tried(self, attempt: ChangeAttempt, before: Sequence[str]) -> Fate | None:
+        """Try one of several candidates. `before` are the marks of those before it. Returns None if it passed."""
+        try:
+            await self._go(attempt, "candidate", "known")
+        except NotChanged as error:
+            return Fate("not tried", str(error))
+        if attempt.mark in before:
+            return Fate("not tried", f"it is the same as alternative {before.index(attempt.mark) + 1}")
+        return await self._fate(attempt, "known", "permission")
+
+    async def _fate(self, attempt: ChangeAttempt, step: Step, until: Step = "probation") -> Fate | None:
+        """Take one of several candidates on as `_judged` does. Returns None if it got there."""
+        try:
+            await self._judged(attempt, step, until)
+        except CandidateRefused as error:
+            return Fate("refused", str(error), error.stage)
+        except NotChanged as error:
+            return Fate("waits" if isinstance(error, Waits) else "refused", str(error))
+        return None
+
+    def _passed_over(self, attempt: ChangeAttempt, why: str) -> Fate:
+        report = self._storage.reports.add(attempt.report("passed over", why=why))
+        self._change_installer.happened("passed over", attempt.cause, [attempt.path], why, report=report)
+        return Fate("passed over", why)
+
+    async def _judged(self, attempt: ChangeAttempt, step: Step, until: Step = "probation") -> None:
+        """Take an attempt on as `_go` does, and report a refusal."""
+        try:
+            await self._go(attempt, step, until)
+        except CandidateRefused as error:
+            report = await self._refused(attempt, error.stage, str(error))
+            if not error.passing:
+                self._storage.known.add(attempt.path, attempt.mark, report)
+            raise
 
     async def approve(
         self,
@@ -228,7 +295,24 @@ class Evolver:
         attempt.candidate = candidates.make(attempt.path, attempt.change, attempt.expect, attempt.also)
         attempt.context = await candidates.context(attempt.candidate)
         attempt.bench = await self._policy.bench()
-        return "parse"
+        attempt.mark = candidates.mark(attempt.candidate, attempt.context, attempt.claim)
+        return "known"
+
+    async def _known(self, attempt: ChangeAttempt) -> Step:
+        """What was refused is not tried again, unless a person wants it."""
+        if attempt.cause.by == "person" or attempt.approval is not None:
+            return "parse"
+        report = self._storage.reports.get(self._storage.known.report(attempt.mark))
+        if report is None:
+            return "parse"
+        attempt.known = report.id
+        raise CandidateRefused(
+            "known",
+            f"just this was refused before, at the stage {report.stage}, and nothing that it is judged by has changed "
+            f"since (report {report.id}): {trailers.one_line(report.text, _WHY)}\n\nPropose something else. A person "
+            f"lets it be tried again by instar evolve again {attempt.path}",
+            passing=True,
+        )
 
     async def _permission(self, attempt: ChangeAttempt) -> Step:
         """Other plugins may refuse what passed its trials; what it raises a person must have allowed."""
@@ -248,7 +332,7 @@ class Evolver:
             )
         )
         if why:
-            raise CandidateRefused("hooks", why)
+            raise CandidateRefused("hooks", why, passing=True)
         if attempt.verdict.raised:
             raise await self._waits(attempt)
         return "install"
@@ -350,11 +434,13 @@ class Evolver:
 
     async def _refused(
         self, attempt: ChangeAttempt, stage: str, why: str, outcome: Outcome = "refused"
-    ) -> None:
+    ) -> str:
+        """Report a refusal, and return the id of the gate's report."""
         report = attempt.report(outcome, stage, why)
         gate = {**attempt.verdict.times, stage: report.ms - attempt.verdict.ms}
-        kept = self._storage.reports.add(report)
+        kept = attempt.known or self._storage.reports.add(report)
         await self._change_installer.refused(attempt.path, attempt.cause, stage, why, gate, kept)
+        return kept
 
     def _proposal(self, attempt: ChangeAttempt) -> pending.Proposal:
         candidate, verdict = attempt.candidate, attempt.verdict

@@ -8,19 +8,20 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
 
-from instar.plugin import Means, PluginInput, message, permission, process, sandbox, wire
+from instar.plugin import Client, Means, PluginInput, message, permission, process, sandbox, wire
 from instar.plugins.evolve import script, settings
 from instar.plugins.evolve.config import EvolveConfig, local
 from instar.plugins.evolve.gate.authority import Authority, Terms
 from instar.plugins.evolve.gate.manifest import Manifest, unasked
 from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.storage import Storage
-from instar.plugins.evolve.trial import Bench, Trials
+from instar.plugins.evolve.trial import Bench, Trials, nobody
 from instar.plugins.evolve.workspace import GUARDED, SCRIPTS_OWN, VARIABLES
 
 log = logging.getLogger("instar.evolve")
@@ -53,6 +54,11 @@ class ExecutionPolicy:
         self._settings = settings.EvolveSettings()
         self._environment: dict[str, str] = {}
         self._level: asyncio.Task[sandbox.Level] | None = None
+        self.client: Callable[[], AbstractAsyncContextManager[Client]] = nobody
+        """Opens what asks models for evals."""
+        if isinstance(given, PluginInput):
+            client = given.client
+            self.client = lambda: contextlib.nullcontext(client)
 
     def begin(self, *, look: bool = False) -> None:
         """Guard the workspace in every child from now on, and begin to detect the sandbox level.
@@ -160,12 +166,15 @@ class ExecutionPolicy:
         level = await self.level()
         unsafe = self._config.unsafe and self._config.sandbox != "require"
         trials = Trials(self._processes, level, self._input.environment, unsafe=unsafe)
+        model = self._settings.model
         return Bench(
             trials,
             self._storage.checkouts,
             self._settings.timeout,
             float(self._config.replay_seconds),
             self._config.replay == "strict",
+            self.client,
+            "" if model is None else f"{model.provider_id}/{model.model_id}",
         )
 
     async def terms(self) -> Terms:

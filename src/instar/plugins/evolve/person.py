@@ -79,6 +79,13 @@ class Rejected(msgspec.Struct, frozen=True):
     file: str
 
 
+class Again(msgspec.Struct, frozen=True):
+    """A file of which refused candidates, `count` of them, may be tried again."""
+
+    file: str
+    count: int
+
+
 def who() -> str:
     """Return the login name of whoever gives the order: instar's own user, who alone can."""
     try:
@@ -107,6 +114,13 @@ def unpin(engine: EvolveEngine, file: str) -> Pin:
     if done is None:
         raise NotChanged(_unpinned(engine, file))
     engine.change_installer.happened("unpinned", PERSON, [done.file], f"by {who()}")
+    return done
+
+
+def again(engine: EvolveEngine, file: str) -> Again:
+    """Let the agent propose once more what was refused for a file. Raises `OSError`."""
+    done = Again(file, engine.storage.known.again(file))
+    engine.change_installer.happened("again", PERSON, [file], f"by {who()}")
     return done
 
 

@@ -10,6 +10,7 @@ import msgspec
 from instar.plugin import git, process
 from instar.plugins.evolve import discovery
 from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.evals.case import load
 from instar.plugins.evolve.history.commits import is_repository
 from instar.plugins.evolve.history.repository import FAILED, is_start
 from instar.plugins.evolve.history.timeline import SEARCHED
@@ -113,7 +114,11 @@ async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Se
     ledger = engine.storage.ledger
     seen = ledger.is_known()
     frozen = await engine.evolution.frozen()
-    said = [frozen, *engine.problems, *scripts.notes, *scripts.problems, *_tests_missing(scripts)]
+    evals = [
+        f"{why} (no change is installed until it is mended)"
+        for why in load(ledger.root, {}).problems.values()
+    ]
+    said = [frozen, *engine.problems, *scripts.notes, *scripts.problems, *_tests_missing(scripts), *evals]
     collisions = discovery.collisions(scripts.registrations)[1]
     paths = sorted(ledger.files)
     waiting = engine.storage.pending.list()

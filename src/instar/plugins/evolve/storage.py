@@ -12,6 +12,7 @@ from instar.plugin import Means, PluginInput, process, sandbox
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.forget.uses import Uses
+from instar.plugins.evolve.gate.known import Known
 from instar.plugins.evolve.gate.pending import Pending
 from instar.plugins.evolve.gate.record import Bounds, Records
 from instar.plugins.evolve.gate.reference import References
@@ -57,6 +58,7 @@ class Storage:
         self.pending = Pending(self.database)
         self.audit_log = AuditLog(self.database)
         self.reports = GateReports(self.database)
+        self.known = Known(self.database)
         self.uses = Uses(self.database)
         self.references = References(self, lambda: self.ledger.files, self.content)
         self.pins = Pins(self.database, config.pins)

@@ -7,16 +7,16 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from instar.plugin import process, sandbox
+from instar.plugin import Client, document, process, sandbox
 from instar.plugins.evolve.history import tree
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
-from instar.plugins.evolve.workspace import VARIABLES
+from instar.plugins.evolve.workspace import VARIABLES, visible
 
 _PATIENCE: Final = 30.0
 _LEFT_OUT: Final = frozenset((".git",))
@@ -51,17 +51,26 @@ class Trial:
         found = self.copy.changes / path
         return found if os.path.lexists(found) else None
 
+    def outside(self, path: str) -> Path:
+        """Return where a file of the copy stands, seen from outside, also one that is the workspace's."""
+        return self.changed(path) or self.copy.source / path
+
     def watch(self) -> Callable[[], list[str]]:
         """Watch the code in the copy: what is returned tells which files of it were changed from now on, by path.
 
-        Code are the files of hooks/, tests/ and evals/ without Python's caches. New ones do not count. One that was put
-        back counts: a test that was read while it stood otherwise proves nothing.
+        Code are the files of hooks/, tests/ and evals/ without Python's caches. New ones count in evals/:
+        a program there would import them. One that was put back counts: a test that was read while it stood otherwise
+        proves nothing.
         """
         before = self._code()
 
         def changed() -> list[str]:
             after = self._code()
-            there = [path for path in after if path in before or os.path.lexists(self.copy.source / path)]
+            there = [
+                path
+                for path in after
+                if path in before or path.startswith("evals/") or os.path.lexists(self.copy.source / path)
+            ]
             touched = [path for path in there if before.get(path) != after[path]]
             return sorted({*touched, *(before.keys() - after.keys())})
 
@@ -205,14 +214,56 @@ class Trials:
                     gone.unlink(missing_ok=True)
 
 
+@asynccontextmanager
+async def nobody() -> AsyncIterator[Client]:
+    """Raise `NoTrial`: here no model can be asked."""
+    raise NoTrial("evals that ask a model cannot be run here")
+    yield
+
+
 class Bench(msgspec.Struct, frozen=True):
-    """Where and how candidates are tried: `timeout` in seconds a start, `replay_seconds` for a whole replay."""
+    """Where and how candidates are tried: `timeout` in seconds a start, `replay_seconds` for a whole replay.
+
+    `client` opens what asks models for evals, `model` is the workspace's own ("": none is named).
+    """
 
     trials: Trials
     checkouts: ReplayCheckouts
     timeout: float
     replay_seconds: float = 10.0
     strict: bool = False
+    client: Callable[[], AbstractAsyncContextManager[Client]] = nobody
+    model: str = ""
+
+
+def listed(root: Path, folder: str, changes: Changes) -> dict[str, bool]:
+    """Return the files of a folder of the workspace with `changes`, by name: whether each is executable.
+
+    Links and hidden names are left out.
+    """
+    found: dict[str, bool] = {}
+    with suppress(OSError), os.scandir(root / folder) as entries:
+        for entry in entries:
+            info = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(info.st_mode):
+                found[entry.name] = bool(info.st_mode & stat.S_IXUSR)
+    for path, file in changes.items():
+        above, _, name = path.rpartition("/")
+        if above == folder:
+            found.pop(name, None)
+            if file is not None:
+                found[name] = bool(file.mode & stat.S_IXUSR)
+    return {name: found[name] for name in sorted(found) if visible(name)}
+
+
+def content(root: Path, path: str, changes: Changes) -> bytes:
+    """Return a file of the workspace with `changes`. Raises `OSError`."""
+    if path in changes:
+        file = changes[path]
+        if file is None:
+            raise FileNotFoundError(path)
+        return file.content
+    return document.read_bytes(root / path)
 
 
 def _write(folder: Path, changes: Changes) -> None:

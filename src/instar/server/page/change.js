@@ -33,6 +33,7 @@ const ABOUT = /** @type {Record<string, string>} */ ({
 export const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
   installed: ["installed", "good"],
   refused: ["refused", "bad"],
+  "passed over": ["passed over", "plain"],
   waits: ["waits for you", "warn"],
   decided: ["waited for you", "plain"],
   "taken back": ["installed, then taken back", "plain"],
@@ -123,7 +124,7 @@ function Lead({ change, entry, raised }) {
       : !entry && html`<p class="lead">It waited for you, and does so no more.</p>`
   }
     ${entry && html`<${Stale} entry=${entry} />`}
-    <p>It passed its trials, but it would reach more than it may:</p><ul>${raised.map((one) => html`<li>${one}</li>`)}</ul>`;
+    <p>It passed its trials. A person has to allow:</p><ul>${raised.map((one) => html`<li>${one}</li>`)}</ul>`;
 }
 
 /** Why a candidate cannot be approved any more. @param {{ entry: Plain }} props */
@@ -140,6 +141,7 @@ function Gate({ report, isWaiting }) {
   const title = {
     installed: "Why it was let in",
     refused: "Why it was refused",
+    "passed over": "Why another one was preferred",
     waits: isWaiting ? "Why it waits" : "Why it waited",
   }[/** @type {string} */ (report.outcome)];
   return html`<h2>${title}</h2>
@@ -345,7 +347,7 @@ export function Waiting({ entry }) {
     <h3>${proposal.file}</h3>
     <${Stale} entry=${entry} />
     ${prompt && html`<p>The prompt:</p><blockquote>${prompt}</blockquote>`}
-    <p>It passed its trials, but it would reach more than it may:</p>
+    <p>It passed its trials. A person has to allow:</p>
     <ul>${proposal.raised.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul>
     <${Diff} patch=${proposal.diff} />
     ${proposed && html`<p><a href=${evolve.link("change", evolve.nameOf(proposed))}>What the gate found</a></p>`}
@@ -397,7 +399,7 @@ function Confirm({ kind, label, onClose, change, entry, file }) {
   return html`<${Dialog} title=${title} onClose=${onClose}>
     <form onSubmit=${submit}>
       ${kind === "rollback" && html`<${Undone} change=${change} />`}
-      ${kind === "approve" && html`<p>It is tried once more, then it is live. It would reach more:</p><ul>${entry?.proposal.raised.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul><${Diff} patch=${entry?.proposal.diff} />`}
+      ${kind === "approve" && html`<p>It is tried once more, then ${entry?.proposal.takes_back ? "what the agent changed is taken back" : "it is live"}. You allow:</p><ul>${entry?.proposal.raised.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul><${Diff} patch=${entry?.proposal.diff} />`}
       ${
         kind === "reject" &&
         html`<p><code>${entry?.proposal.file}</code> stays as it is, and just this change is not asked about again.</p>

@@ -20,6 +20,7 @@ from instar.session.instance import Instance
 from instar.settings.config import OWN_KEYS, ConfigError
 from instar.settings.known import OPENCODE_KEYS, unknown
 from instar.settings.trust import Trust, TrustError
+from instar.store.trust import trust_at
 from instar.wire import Plain
 from instar.wire.secret import Secret, disclosed, secrets_in
 
@@ -76,9 +77,10 @@ async def _amended(
     instances: Instances, place: EditedFile, changes: Plain, secrets: Iterable[Secret]
 ) -> None:
     instances.may_dispose()
-    environment, trust = instances.environment, Trust(instances.paths, instances.environment)
+    environment = instances.environment
 
     def amended() -> None:
+        trust = trust_at(instances.paths, environment)
         view = None if place.owner is None else trust.view(place.owner)
         amend(place, changes, environment, trust, secrets)
         # A person asked for it. What somebody else had changed in the file before is not accepted with it.

@@ -13,6 +13,7 @@ from instar.session.instance import Instance
 from instar.settings.load import folder_chain
 from instar.settings.steered import Found
 from instar.settings.trust import Trust, TrustError
+from instar.store.trust import trust_at
 from instar.wire.document import DocumentError
 
 
@@ -31,7 +32,7 @@ class TrustRoutes:
 
         Refused where it is another by now.
         """
-        trust = Trust(call.instances.paths, call.instances.environment)
+        trust = await asyncio.to_thread(trust_at, call.instances.paths, call.instances.environment)
 
         def accepted() -> TrustState:
             state, found = _state(trust, instance)

@@ -25,6 +25,14 @@ execute_tool) echo '{"result": "dug"}' ;;
 *) echo "{\\"error\\": \\"unknown hook: $1\\"}"; exit 1 ;;
 esac
 """
+SAY = """\
+#!/bin/sh
+case "$1" in
+discover) echo '{"name": "say"}' ;;
+mutate_request) if grep -q "Be kind"; then echo '{"system": ["kind"]}'; fi ;;
+*) echo "{\\"error\\": \\"unknown hook: $1\\"}"; exit 1 ;;
+esac
+"""
 OLD_TEST = "#!/bin/sh\necho '{}' | hooks/old.sh execute_tool | grep dug\n"
 CAUSE = ChangeCause(tool="evolve_hook_write", session="ses_1", call="call_1", agent="build")
 QUIET = '== when ""\ntext: done\n'
@@ -267,3 +275,27 @@ def test_a_prompt_that_no_script_asks_for_counts_as_used_where_it_is_read(hand, 
     talk(summarise=True)
     rows = {one["file"]: one for one in hand.json("unused", "--all")["files"]}
     assert (rows["prompts/compaction.md"]["used"], rows["prompts/chat.md"]["used"]) == (1, 2)
+
+
+@pytest.mark.slow
+def test_calls_of_today_keep_a_prompt_in_the_gate_and_old_ones_do_not(hand, talk, days):
+    hand.write("hooks/say.sh", SAY)
+    hand.write("prompts/chat.md", "", 0o644)
+    hand.play(lambda engine: engine.evolution.change("prompts/chat.md", lambda _: "Be kind.\n", CAUSE))
+    talk()
+    assert "the gate refused it at replay: " in hand("forget", "prompts/chat.md", code=1).stdout
+    days.later(31)
+    assert "it waits for a person as " in hand("forget", "prompts/chat.md").stdout
+
+
+@pytest.mark.slow
+def test_a_workspace_that_workers_share_is_not_looked_at_by_itself(hand, talk, days):
+    make_old(hand)
+    talk(DIG)
+    work(talk, days)
+    settings(hand, remote=str(hand.folder / "none.git"))
+    hand.play(lambda engine: engine.forgetting.daily())
+    assert not waiting(hand)
+    settings(hand)
+    hand.play(lambda engine: engine.forgetting.daily())
+    assert len(waiting(hand)) == 1

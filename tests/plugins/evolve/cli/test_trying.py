@@ -57,7 +57,7 @@ def test_on_a_terminal_each_stage_is_named_as_it_begins(hand, new):
 def test_validate_as_json_has_the_stages_or_the_refusal(hand, new):
     passed = hand.json("validate", new())
     assert (passed["file"], passed["refused"], passed["raised"]) == ("hooks/bot.sh", False, [])
-    assert [stage["name"] for stage in passed["stages"]] == ["parse", "test", "authority"]
+    assert [stage["name"] for stage in passed["stages"]] == ["parse", "test", "score", "authority"]
     refused = hand.json("validate", new("Hello!", "Goodbye!"), code=1)
     assert (refused["refused"], refused["stage"]) == (True, "test")
     assert "it must say Hello" in refused["text"]

@@ -238,13 +238,15 @@ async def test_what_a_run_leaves_in_its_copy_reaches_neither_the_next_run_nor_th
 ) -> None:
     evals.write("evals/a", PASS_ON)
     evals.write("evals/b", "#!/bin/sh\n[ -e state/left ] && echo 9 || echo 1\n")
-    spoil = "touch state/left; printf '#!/bin/sh\\necho 9\\n' > evals/c; chmod +x evals/c; echo 1"
+    spoil = "touch state/left; printf '#!/bin/sh\\necho 9\\n' > hooks/c; chmod +x hooks/c; echo 1"
     report = await evals.compare(spoil)
     assert [line.candidate for line in report.lines] == [1.0, 1.0]
     assert sorted(path.name for path in (evals.root / "state").iterdir()) == []
 
 
-@pytest.mark.parametrize("spoil", ["echo exit 0 > evals/a", "echo x >> hooks/x.sh", "rm evals/a"])
+@pytest.mark.parametrize(
+    "spoil", ["echo exit 0 > evals/a", "echo x >> hooks/x.sh", "rm evals/a", "echo x > evals/json.py"]
+)
 async def test_a_score_counts_for_nothing_if_code_was_changed_while_the_eval_ran(
     evals: Evals, spoil: str
 ) -> None:

@@ -102,7 +102,7 @@ async def test_the_messages_of_commits_that_are_made_today_are_read(kit, start, 
     subject, said = read(kit.git(hello, "log", "-1", "--format=%B"))
     assert subject == "evolve_prompt_write chat.md"
     assert (said.session, said.call, said.agent, said.epoch) == ("ses_1", "call_1", "build", 2)
-    assert [line.partition(":")[0] for line in said.gate] == ["parse", "test"]
+    assert [line.partition(":")[0] for line in said.gate] == ["parse", "test", "score"]
     await running.call("hello_note_write", name="n", text="t")
     subject, said = read(kit.git(hello, "log", "-1", "--format=%B"))
     assert (subject, said) == ("hello_note_write", Trailers(session="ses_1", call="call_1"))

@@ -7,7 +7,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 
 import click
 
-from instar.plugins.evolve.cli import departed, forget, looks, orders, trying
+from instar.plugins.evolve.cli import departed, evals, forget, looks, orders, trying
 from instar.plugins.evolve.cli.command import workspace
 
 
@@ -18,9 +18,10 @@ def group() -> None:
 
 
 for _one in (
-    *(looks.status, looks.log, looks.show, looks.diff, looks.why, looks.pending, looks.pins),
-    *(orders.approve, orders.reject, orders.rollback, orders.pin, orders.unpin, orders.freeze, orders.thaw),
-    *(departed.accept, departed.restore),
+    *(looks.status, looks.log, looks.show, looks.diff, looks.why, looks.attempts, looks.pending, looks.pins),
+    *(orders.approve, orders.reject, orders.again, orders.rollback),
+    *(orders.pin, orders.unpin, orders.freeze, orders.thaw),
+    *(departed.accept, departed.restore, evals.run),
     *(trying.validate, trying.replay, trying.bisect, trying.held_out, forget.unused, forget.forget),
 ):
     group.add_command(_one)

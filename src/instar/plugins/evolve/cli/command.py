@@ -114,9 +114,12 @@ class Printed(NamedTuple):
 
 
 def command(
-    *, order: bool = False, epilog: str | None = None
+    name: str | None = None, *, order: bool = False, epilog: str | None = None
 ) -> Callable[[Callable[..., Coroutine[Any, Any, Printed]]], click.Command]:
-    """Make a command of a function on the named workspace. `order`: only a person may give it."""
+    """Make a command of a function on the named workspace; without `name` it has the function's.
+
+    `order`: only a person may give it.
+    """
 
     def made(work: Callable[..., Coroutine[Any, Any, Printed]]) -> click.Command:
         @functools.wraps(work, updated=())
@@ -135,7 +138,7 @@ def command(
 
         _as_json(run)
         vars(run)["__click_params__"] += vars(work).get("__click_params__", [])
-        return click.command(epilog=epilog)(workspace(run))
+        return click.command(name, epilog=epilog)(workspace(run))
 
     return made
 
@@ -168,13 +171,18 @@ def _find_for_order(ctx: click.Context, quiet: bool) -> NamedWorkspace:
     The shield is what keeps a program of the model's from it: instar's data and the workspace cannot be written there.
     This says so in words before it fails.
     """
-    if ctx.obj.environment.get(_INSIDE):
-        group = ctx.parent.info_name if ctx.parent is not None else ""
+    group = ctx.parent.info_name if ctx.parent is not None else ""
+    refuse_inside(ctx.obj.environment, f"{group} {ctx.info_name}")
+    return _find(ctx, quiet)
+
+
+def refuse_inside(environment: Mapping[str, str], order: str) -> None:
+    """End the command if a program gave the order that instar started."""
+    if environment.get(_INSIDE):
         fail(
-            f"instar {group} {ctx.info_name} is a person's: it is not done for a program that instar started. "
+            f"instar {order} is a person's: it is not done for a program that instar started. "
             "Type it in a terminal of your own"
         )
-    return _find(ctx, quiet)
 
 
 # -- printing and failing --------------------------------------------------------------------------------------
@@ -257,6 +265,7 @@ async def opened(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[
         at = OpenedEngine(
             EvolveEngine(means, named.root, means.processes, _publish, refresh, safe=safe), means
         )
+        at.engine.policy.client = lambda: named.instance({})
         try:
             yield at
         finally:

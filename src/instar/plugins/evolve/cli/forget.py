@@ -73,7 +73,7 @@ async def _wanted(engine: EvolveEngine, file: str | None) -> list[tuple[str, str
 
 def _lines(one: FileUse) -> list[str]:
     ms = "" if one.ms is None else f"{one.ms:.0f}"
-    lines = [f"{one.file:28} {_last(one.last)} {one.calls:7} {one.tokens:7} {ms:>6}"]
+    lines = [f"{one.file:28} {_last(one.last)} {one.calls:7} {one.tokens:7} {ms:>6}".rstrip()]
     lines += [f"  {part:26} {_last(use.last)} {use.calls:7}" for part, use in sorted(one.parts.items())]
     costs = [f"its changes broke prompt caches {counted(one.breaks, 'time')}"] if one.breaks else []
     why = [f"why: {one.why}"] if one.why else [] if one.agent else ["yours"]

@@ -1,10 +1,14 @@
-"""The commands that show a workspace: ``status``, ``log``, ``show``, ``diff``, ``why``, ``pending`` and ``pins``."""
+"""The commands that show a workspace.
+
+``status``, ``log``, ``show``, ``diff``, ``why``, ``attempts``, ``pending`` and ``pins``.
+"""
 
 import click
 
 from instar.plugins.evolve import person
 from instar.plugins.evolve.cli import names
 from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, fail, look, opened
+from instar.plugins.evolve.gate.attempts import SHOWN, past
 from instar.plugins.evolve.gate.pending import PendingEntry
 from instar.plugins.evolve.history import blame, timeline
 from instar.plugins.evolve.history.commits import is_repository
@@ -72,6 +76,21 @@ async def why(found: NamedWorkspace, place: str) -> Printed:
         storage = at.engine.storage
         told = await blame.why(storage.revisions, storage.audit_log, at.means.messages, line)
     return Printed(told, told.text())
+
+
+@command()
+@click.argument("file", shell_complete=names.files)
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=SHOWN, help=f"How many (default {SHOWN}).")
+async def attempts(found: NamedWorkspace, file: str, limit: int) -> Printed:
+    """List what was tried at FILE and is not live, newest first: refused, passed over, rejected or taken back, and why.
+
+    The agent reads the same before it proposes again.
+    """
+    path = found.path(file)
+    async with opened(found) as at:
+        tried = past(at.engine.storage.audit_log, at.engine.storage.reports, path, limit)
+    text = "\n".join(one.line() for one in tried)
+    return Printed(tried, text or f"nothing was tried at {path} that is not live")
 
 
 @command()

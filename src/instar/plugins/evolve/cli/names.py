@@ -2,6 +2,8 @@
 
 from instar.plugins.evolve import person
 from instar.plugins.evolve.cli.command import NamedWorkspace, Names, OpenedEngine, completed
+from instar.plugins.evolve.evals.case import load
+from instar.plugins.evolve.gate import score
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.timeline import TimelinePage
 from instar.plugins.evolve.workspace import FOLDERS
@@ -26,6 +28,12 @@ async def _files(found: NamedWorkspace, at: OpenedEngine) -> Names:
     return [(path.relative_to(found.root).as_posix(), "") for path in paths if path.is_file()]
 
 
+async def _evals(found: NamedWorkspace, at: OpenedEngine) -> Names:
+    suite = load(found.root, {})
+    programs = [name for name in score.find(found.root) if name not in suite.programs]
+    return [(name, "") for name in (*(case.name for case in suite.cases), *suite.problems, *programs)]
+
+
 async def _pinned(found: NamedWorkspace, at: OpenedEngine) -> Names:
     return [(one.file, one.by) for one in at.engine.storage.pins.all()]
 
@@ -33,4 +41,5 @@ async def _pinned(found: NamedWorkspace, at: OpenedEngine) -> Names:
 refs = completed(_refs)
 waiting = completed(_waiting)
 files = completed(_files)
+evals = completed(_evals)
 pinned = completed(_pinned)

@@ -1,4 +1,4 @@
-"""What a person orders: ``approve``, ``reject``, ``rollback``, ``pin``, ``unpin``, ``freeze`` and ``thaw``.
+"""What a person orders: ``approve``, ``reject``, ``again``, ``rollback``, ``pin``, ``unpin``, ``freeze`` and ``thaw``.
 
 ``accept`` and ``restore`` are in `departed`.
 """
@@ -9,6 +9,7 @@ import msgspec
 from instar.plugins.evolve import person
 from instar.plugins.evolve.cli import names
 from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, ledger, opened, scripts, stage
+from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.person import Rejected
 
 
@@ -38,6 +39,15 @@ async def reject(found: NamedWorkspace, id: str, reason: str) -> Printed:  # noq
         entry = await person.reject(at.engine, id, reason)
     file = entry.proposal.file
     return Printed(Rejected(entry.id, file), f"rejected {entry.id}: {file} stays as it is")
+
+
+@command(order=True)
+@click.argument("file", shell_complete=names.files)
+async def again(found: NamedWorkspace, file: str) -> Printed:
+    """Let the agent propose once more what was refused for FILE: something outside the workspace is mended."""
+    async with opened(found) as at:
+        done = person.again(at.engine, found.path(file))
+    return Printed(done, f"{counted(done.count, 'refused candidate')} of {done.file} may be tried again")
 
 
 @command(order=True)

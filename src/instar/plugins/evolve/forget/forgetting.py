@@ -19,6 +19,7 @@ from instar.plugins.evolve import edit, protocol
 from instar.plugins.evolve.attempt import Progress
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, text
 from instar.plugins.evolve.config import EvolveConfig
+from instar.plugins.evolve.evals.cases import NAME
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.forget import evidence
 from instar.plugins.evolve.forget.due import Due, ForgetTerms, LiveChange, day, due
@@ -174,11 +175,11 @@ class Forgetting:
         return 0
 
     def _evals(self) -> frozenset[str]:
-        return frozenset(
-            path.removeprefix(f"{score.FOLDER}/")
-            for path, version in self._storage.ledger.files.items()
-            if path.startswith(f"{score.FOLDER}/") and version.mode & stat.S_IXUSR
-        )
+        """Return the names of the accepted evals; those that are files are one."""
+        files = self._storage.ledger.files.items()
+        evals = {path.partition("/")[2]: one for path, one in files if path.startswith(f"{score.FOLDER}/")}
+        programs = {name for name, one in evals.items() if one.mode & stat.S_IXUSR}
+        return frozenset(programs | {NAME for name in evals if name.endswith(".md")})
 
     def _kept(self) -> dict[str, int]:
         """Return when each file passed a probation last."""
@@ -187,7 +188,8 @@ class Forgetting:
 
     def _resting(self) -> dict[str, str]:
         """Return by file why its removal is not proposed now: it waits, or it was refused not long ago."""
-        since = _now() - self._config.half_life_days * DAY
+        rest = (self._config.half_life_days or self._config.forget_days) * DAY
+        since = _now() - rest
         said: dict[str, str] = {}
         for entry in self._storage.audit_log.read().entries:
             if (
@@ -196,7 +198,7 @@ class Forgetting:
                 and entry.stage != _WAITS
                 and entry.time > since
             ):
-                until = day(entry.time + self._config.half_life_days * DAY)
+                until = day(entry.time + rest)
                 why = f"the gate refused it ({entry.stage}); it is not proposed until {until}"
                 said |= dict.fromkeys(entry.files, why)
         for one in self._storage.pending.list().entries:
@@ -205,23 +207,30 @@ class Forgetting:
             if one.decision is None and one.stale(self._change_installer.version(one.proposal.file)) is None:
                 said[one.proposal.file] = f"waits as {one.id}"
             elif one.decision is not None and one.decision.time > since:
-                until = day(one.decision.time + self._config.half_life_days * DAY)
+                until = day(one.decision.time + rest)
                 said[one.proposal.file] = f"a person rejected it; it is not proposed until {until}"
         return said
 
     # -- proposing -------------------------------------------------------------------------------------
 
     async def daily(self) -> None:
-        """Propose what is due, at most once a day and `_DAILY` of it. What is cut short is begun again."""
+        """Propose what is due, at most once a day and `_DAILY` of it. What is cut short is begun again.
+
+        Not in a workspace that workers share: each counts its own uses alone.
+        """
         before, now = self._storage.note(_LOOKED) or 0, _now()
-        if now - before < DAY or not (self._config.forget_days or self._config.half_life_days):
+        off = self._config.remote or not (self._config.forget_days or self._config.half_life_days)
+        if off or 0 <= now - before < DAY:
             return
         self._storage.keep(_LOOKED, now, durable=False)
         try:
             self._storage.uses.prune()
             rows = [one for one in await self.look() if one.why and not one.state]
-            for row in rows[:_DAILY]:
+            waiting = 0
+            while rows and waiting < _DAILY:
+                row = rows.pop(0)
                 done = await self.propose(row.file, row.takes_back, row.why)
+                waiting += bool(done.id)
                 log.info("evolve=forget file=%s waits=%s text=%r", done.file, done.id, done.text)
         except asyncio.CancelledError:
             self._storage.keep(_LOOKED, before, durable=False)
@@ -235,8 +244,9 @@ class Forgetting:
         """Try to take the change `commit` of `file` back, and let that wait for a person."""
         try:
             await self._evolution.may_change(file, _CAUSE)
+            base = self._change_installer.version(file)
             trial = await self._tried(file, commit, said)
-            proposal = trial.proposal(self._change_installer.version(file), commit, why)
+            proposal = trial.proposal(base, commit, why)
             entry = await asyncio.to_thread(self._put, proposal)
         except CandidateRefused as error:
             await self._told(
@@ -300,6 +310,10 @@ class Forgetting:
             gone=tuple(path for path, one in before.files.items() if one is None),
         )
         context = await self._evolution.candidates.context(candidate)
+        # Older calls are what is to be forgotten.
+        since = _now() - (self._config.forget_days or self._config.half_life_days) * DAY
+        late = [one for one in context.records if one.at > since]
+        context = msgspec.structs.replace(context, records=late)
         return _Trial(candidate, await self._evolution.judge(candidate, context, said))
 
     def _demand_agents(self, change: Revision, before: Before) -> None:

@@ -7,7 +7,6 @@ version that it was judged against and each sentence of what it raises, and an i
 
 import secrets
 import time
-import unicodedata
 from collections.abc import Callable
 from hashlib import sha256
 from sqlite3 import Connection
@@ -16,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from instar.plugins.evolve.database import Database
-from instar.plugins.evolve.history.trailers import ends
+from instar.plugins.evolve.history.trailers import ends, escaped
 
 T = TypeVar("T")
 
@@ -72,6 +71,13 @@ class Proposal(msgspec.Struct, frozen=True):
     undecided: tuple[str, ...] = ()
     score: str = ""
 
+    @property
+    def would(self) -> str:
+        """What it would do that a person decides on, before the sentences of `raised`."""
+        if self.takes_back:
+            return f"would take back {self.takes_back[:12]} and what the agent changed there since"
+        return "has to be allowed by a person" if self.undecided else "would reach more"
+
 
 class Decision(msgspec.Struct, frozen=True):
     """What a person said about the entry of this digest; `time` in ms since 1970."""
@@ -114,17 +120,15 @@ class PendingEntry(msgspec.Struct, frozen=True):
         lines += [f"proposed by: {', '.join(cause)}"] if cause else []
         if self.decision:
             lines.append(f"{self.state} by {self.decision.by}")
-        head = "a person has to allow:" if asked.undecided else "it would reach more:"
-        if asked.takes_back:
-            head = f"it would take back {asked.takes_back[:12]} and what the agent changed there since:"
+        head = "a person has to allow:" if asked.undecided else f"it {asked.would}:"
         lines += [head, *(f"- {sentence}" for sentence in asked.raised)]
         if asked.prediction is not None:
             lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")
-        said = [_visible(line.replace("\n", " ")) for line in lines]
+        said = [escaped(line.replace("\n", " ")) for line in lines]
         parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay), ("score", asked.score)]
         also = "file" if asked.takes_back else "new file"
         parts += [(f"{also} {path}", text) for path, text in sorted(asked.also.items())]
-        return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
+        return "\n".join([*said, *(f"\n{escaped(name)}:\n{escaped(text)}" for name, text in parts if text)])
 
     def is_of(self, proposal: Proposal) -> bool:
         """Whether what a person says of it is said of just this: this file, text and base, with these sentences."""
@@ -282,15 +286,6 @@ def _is_replaced(one: PendingEntry, proposal: Proposal) -> bool:
 def _cut(proposal: Proposal) -> Proposal:
     shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay", "score")}
     return msgspec.structs.replace(proposal, **shown)
-
-
-def _visible(text: str) -> str:
-    """The text with what commands a terminal, or is not seen, as an escape; line feeds and tabs stay."""
-    return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode() for char in text)
-
-
-def _is_seen(char: str) -> bool:
-    return char in "\n\t" or char.isprintable() or unicodedata.category(char) == "Zs"
 
 
 def _now() -> int:

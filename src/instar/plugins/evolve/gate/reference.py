@@ -106,6 +106,11 @@ class References:
         """Return by how much what is live was ahead of the reference of each eval when it was judged."""
         return self._read().leads
 
+    def standing(self) -> Any:
+        """Return with what scores are compared now, as JSON values."""
+        kept = self._read()
+        return msgspec.to_builtins([kept.start, kept.better])
+
     def draw(self, *, counted: bool = True) -> Draw:
         """Count one more contest, and return what it is held with; not `counted`: it lets nothing in."""
         kept = self._read()

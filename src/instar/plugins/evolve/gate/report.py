@@ -1,4 +1,4 @@
-"""Reports: what the gate found on each candidate, whether it was installed, was refused or waits.
+"""Reports: what the gate found on each candidate, whether it was installed, was refused, waits or was passed over.
 
 They are for people alone: nothing is decided by them.
 """
@@ -17,7 +17,7 @@ from instar.plugins.evolve.gate.score import EvalLine
 
 log = logging.getLogger("instar.evolve")
 
-Outcome = Literal["installed", "refused", "waits"]
+Outcome = Literal["installed", "refused", "waits", "passed over"]
 
 _BY_ID: Final = "SELECT value FROM report WHERE id = ?"
 
@@ -31,12 +31,13 @@ class StagePassed(msgspec.Struct, frozen=True):
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the gate found on one candidate for `file`; what a stage did not come to is empty.
+    """What the gate found on one candidate for `file`; what a stage did not come to is empty. One that was ``passed
+    over`` passed its trials, and another one that was proposed with it was preferred.
 
     `time` is when it was decided, in ms since 1970, `ms` what it took, with the stage that refused. `stage` refused it,
     or lets it wait, and `text` says why. `test` is what its test printed, `replay` what past calls answered, `score`
     each eval with all its runs. `granted` is what the live script could reach, `asked` what this one would, `raised` a
-    sentence on each thing that is more. `prediction` is as the model gave it.
+    sentence on each thing that is more. `prediction` and `idea`, a line on the candidate, are as the model gave them.
     """
 
     file: str
@@ -56,6 +57,7 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked: Authority | None = None
     raised: tuple[str, ...] = ()
     prediction: Any = None
+    idea: str = ""
 
 
 class GateReports:

@@ -10,7 +10,8 @@ line that it prints (empty ones do not count) is a number, or an object::
 `scores` has one score for each seed, in their order; an eval that heeds no seeds prints `score`, a number, instead.
 `range` is between which scores lie (default 0 to 1), `tolerance` how much worse a candidate may be, in the score's own
 unit, `better` is ``"higher"`` (default) or ``"lower"``. `runs` (1 to `MAX_RUNS`) is how many pairs of scores may be
-taken where chance plays a part; `tokens` is what the run used. Other keys are for people.
+taken where chance plays a part; `tokens` is what the run used, and `cost` what it cost in US dollars. Other keys are
+for people.
 
 A candidate is compared with the *reference* of each eval: what stood when a person last accepted something, or the
 version since then that has shown itself better in that eval. What is live may be a little worse than the reference, by
@@ -31,19 +32,18 @@ range) refuses the candidate; an eval whose first run with the reference fails i
 """
 
 import math
-import os
-import stat
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, Self
 
 import msgspec
 
 from instar.plugin import process
+from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.gate.paired import PairedTest, Verdict
-from instar.plugins.evolve.trial import Changes, NoTrial, Trials
+from instar.plugins.evolve.trial import Changes, NoTrial, Trials, listed
 
 FOLDER: Final = "evals"
 MAX_RUNS: Final = 4096
@@ -70,6 +70,7 @@ class Statement(msgspec.Struct, frozen=True):
     better: Literal["higher", "lower"] = "higher"
     runs: int = 0
     tokens: int = 0
+    cost: float = 0.0
 
     @property
     def is_exact(self) -> bool:
@@ -130,6 +131,11 @@ class ScoreLimits(msgspec.Struct, frozen=True):
     runs: int = 512
     seconds: float = 60.0
     tokens: int = 0
+
+    @classmethod
+    def of(cls, config: EvolveConfig) -> Self:
+        """Return the limits of the person's settings."""
+        return cls(config.score_runs, config.score_seconds, config.score_tokens)
 
 
 class EvalLine(msgspec.Struct, frozen=True):
@@ -235,13 +241,9 @@ class ProgramEval(msgspec.Struct, frozen=True):
         return read(output, self.timeout)
 
 
-def find(source: Path) -> list[str]:
+def find(source: Path, changes: Changes | None = None) -> list[str]:
     """Return the programs among the evals, in alphabetical order: executable files, no links, no hidden names."""
-    try:
-        entries = list(os.scandir(source / FOLDER))
-    except OSError:
-        return []
-    return sorted(entry.name for entry in entries if not entry.name.startswith((".", "__")) and _runs(entry))
+    return [name for name, runs in listed(source, FOLDER, changes or {}).items() if runs]
 
 
 async def score(contest: Contest, limits: ScoreLimits) -> ScoreReport:
@@ -285,7 +287,7 @@ def _statement(line: bytes) -> Statement:
         ) from None
     if (statement.score is None) == (not statement.scores):
         raise Failed("its object must hold either score or scores", shown)
-    numbers = (*statement.found, *statement.range, statement.tolerance or 0.0)
+    numbers = (*statement.found, *statement.range, statement.tolerance or 0.0, statement.cost)
     if not all(map(math.isfinite, numbers)) or statement.range[0] >= statement.range[1]:
         raise Failed("its scores and its range must be finite numbers, and the range not empty", shown)
     if (statement.tolerance or 0.0) < 0 or not 0 <= statement.runs <= MAX_RUNS or statement.tokens < 0:
@@ -350,7 +352,7 @@ class _Judge(msgspec.Struct):
             taken,
             statistics.fmean(reference.scores[:taken]),
             statistics.fmean(candidate.scores[:taken]),
-            statistics.stdev(differences) if taken > 1 else 0.0,
+            round(statistics.stdev(differences), 12) if taken > 1 else 0.0,
             margin,
             said.better,
         )
@@ -460,11 +462,3 @@ def _tail(output: process.Output) -> str:
     """The end of what a run printed: a few lines of its output, and of its standard error."""
     parts = (stream[-_SHOWN:].decode(errors="replace").strip() for stream in (output.stdout, output.stderr))
     return "\n".join(part for part in parts if part)
-
-
-def _runs(entry: "os.DirEntry[str]") -> bool:
-    try:
-        info = entry.stat(follow_symlinks=False)
-    except OSError:
-        return False
-    return stat.S_ISREG(info.st_mode) and bool(info.st_mode & stat.S_IXUSR)

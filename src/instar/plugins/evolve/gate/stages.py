@@ -161,7 +161,9 @@ async def _discover(trial: Trial, candidate: Candidate, given: wire.Plain, timeo
         return {}
     except script.ScriptFailure as error:
         raise CandidateRefused(
-            "parse", f"it does not answer discover: {error.why}\n{error.printed}"
+            "parse",
+            f"it does not answer discover: {error.why}\n{error.printed}",
+            passing=error.kind == "timeout",
         ) from None
 
 
@@ -190,7 +192,11 @@ async def test(trial: Trial, root: Path, name: str, timeout: float) -> str:
         )
     if output.code == 0:
         return shown
-    raise CandidateRefused("test", f"its test tests/{name} failed: {_ended(output, timeout)}\n\n{shown}")
+    raise CandidateRefused(
+        "test",
+        f"its test tests/{name} failed: {_ended(output, timeout)}\n\n{shown}",
+        passing=output.timed_out,
+    )
 
 
 def tail(output: bytes, limit: int = SHOWN) -> str:

@@ -22,12 +22,14 @@ _CHANGES: Final = frozenset(("installed", "refused", "rolled back"))
 Kind = Literal[
     "installed",
     "refused",
+    "passed over",
     "rolled back",
     "kept",
     "approved",
     "rejected",
     "frozen",
     "thawed",
+    "again",
     "pinned",
     "unpinned",
     "accepted",
@@ -36,7 +38,8 @@ Kind = Literal[
 ]
 """What happened.
 
-`kept`: a version passed its probation; `departed`: a file was changed behind the gate's back; `accepted`: a person took
+`passed over`: another candidate was preferred; `kept`: a version passed its probation; `again`: what was refused may be
+tried again; `departed`: a file was changed behind the gate's back; `accepted`: a person took
 that over; `safe`: a start without the agent's changes.
 """
 

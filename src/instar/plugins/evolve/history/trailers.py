@@ -112,11 +112,16 @@ def plain(text: str) -> str:
     return "".join(char for char in text if char in "\n\t" or _is_safe(char))
 
 
-def ends(text: str) -> str:
-    """Return a text, of one longer than `SHOWN` both ends and how much is left out."""
-    if len(text) <= SHOWN:
+def escaped(text: str) -> str:
+    """Return `text` with what commands a terminal, or is not seen, as an escape; line feeds and tabs stay."""
+    return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def ends(text: str, longest: int = SHOWN) -> str:
+    """Return a text, of one longer than `longest` both ends and how much is left out."""
+    if len(text) <= longest:
         return text
-    half = SHOWN // 2
+    half = longest // 2
     return f"{text[:half]}\n… ({len(text) - 2 * half} characters are left out)\n{text[-half:]}"
 
 
@@ -128,6 +133,10 @@ def counted(count: float, noun: str) -> str:
 
 def _is_safe(char: str) -> bool:
     return unicodedata.category(char) not in _UNSAFE
+
+
+def _is_seen(char: str) -> bool:
+    return char in "\n\t" or char.isprintable() or unicodedata.category(char) == "Zs"
 
 
 def _read(lines: list[str]) -> Trailers:

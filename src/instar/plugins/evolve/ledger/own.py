@@ -32,7 +32,7 @@ log = logging.getLogger("instar.evolve")
 RESTORED: Final = "restore by hand"
 """The subject of a commit that puts accepted versions back."""
 
-_TOOL: Final = re.compile(r"(?:[a-z0-9_-]+, )*[a-z0-9_-]+_(?:hook|prompt)_(?:write|edit)\b")
+_TOOL: Final = re.compile(r"(?:[a-z0-9_-]+, )*[a-z0-9_-]+_(?:hook|prompt)_(?:write|edit|propose)\b")
 """The subject of a change by one of evolve's tools, also where its trailers were lost."""
 
 

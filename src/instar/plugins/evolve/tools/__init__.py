@@ -1,7 +1,7 @@
 """evolve's own tools: the way out of a broken script, there whatever state the scripts are in.
 
-Names and parameters are those of opencode-evolve's README; `tool_list`, `tool_invoke`, `log`, `rollback` and `pending`
-are instar's own.
+Names and parameters are those of opencode-evolve's README; `tool_list`, `tool_invoke`, `log`, `rollback`, `pending`,
+`attempts`, `hook_propose` and `prompt_propose` are instar's own.
 """
 
 from collections.abc import Sequence
@@ -30,4 +30,4 @@ def build(engine: EvolveEngine, prefixes: Sequence[str], taken: Sequence[str]) -
         | past.tools(engine, aliases)
         | invoke.tools(taken)
     )
-    return {f"{PREFIX}_{name}": definition.named(name, made[name], aliases(name)) for name in sorted(made)}
+    return {f"{PREFIX}_{name}": definition.named(name, made[name], aliases) for name in sorted(made)}

@@ -11,14 +11,20 @@ from instar.plugins.evolve.install import ChangeCause
 
 Execute = Callable[[wire.Plain, ToolContext], Awaitable[ToolResult]]
 Permissions = Callable[[wire.Plain, ToolContext], Sequence[Ask]]
-_CHANGES: Final = ("hook_write", "hook_edit", "prompt_write", "prompt_edit", "rollback")
+_CHANGES: Final = frozenset(
+    (*(f"{kind}_{verb}" for kind in ("hook", "prompt") for verb in ("write", "edit", "propose")), "rollback")
+)
 """The tools that change what later calls see."""
 
 
 class ToolDefinition(Tool):
-    """A tool without its name. `about` is the argument whose value is asked about; "" for the tool as a whole."""
+    """A tool without its name. `about` is the argument whose value is asked about; "" for the tool as a whole.
+
+    `way` is the tool whose permission it asks for in the place of its own: it is another way to do the same.
+    """
 
     about: str = ""
+    way: str = ""
 
 
 def tool(
@@ -39,14 +45,14 @@ def tool(
     return ToolDefinition(description, schema, execute, **more)
 
 
-def named(name: str, made: ToolDefinition, aliases: tuple[str, ...]) -> Tool:
-    """Return the tool under its full name and its other ones."""
-    full = f"{PREFIX}_{name}"
+def named(name: str, made: ToolDefinition, others: Callable[[str], tuple[str, ...]]) -> Tool:
+    """Return the tool under its full name and its other ones, which `others` gives."""
+    aliases, asked = others(name), made.way or name
     also = f" It is also called {', '.join(aliases)}." if aliases else ""
     return msgspec.structs.replace(
         made,
         description=f"{made.description}{also}",
-        permissions=_permissions(full, made.about, aliases),
+        permissions=_permissions(f"{PREFIX}_{asked}", made.about, others(asked)),
         aliases=aliases,
         exact_first=True,
         ordered=name in _CHANGES,

@@ -3,13 +3,16 @@
 from typing import Final
 
 from instar.plugin import ToolContext, ToolResult, wire
+from instar.plugins.evolve.attempt import Installed
 from instar.plugins.evolve.candidate import CandidateRefused, Change
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (
+    ALTERNATIVES,
     CONTENT,
     EDIT,
+    PROPOSE,
     WINDOW,
     Files,
     commit_text,
@@ -53,6 +56,12 @@ def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
             {"hook": hook, **EDIT, **own.terms()},
             own.edit,
         ),
+        "hook_propose": own.tool(
+            f"Propose several candidates for a hook script at once. {PROPOSE}{_CREATES if creates else ''}",
+            {"hook": written, "alternatives": ALTERNATIVES, **test, **own.terms()},
+            own.propose,
+            way="hook_write",
+        ),
         "hook_validate": own.tool(
             "Take a new whole text of a hook script through the gate, without installing it.",
             {"hook": hook, "content": CONTENT},
@@ -77,6 +86,11 @@ class _Hooks(Files):
     async def edit(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         return await self._told(args, "hook_edit", editing(args), context)
 
+    async def propose(self, args: wire.Plain, context: ToolContext) -> ToolResult:
+        known = self._registered(args)
+        installed, each = await self._propose(args, context)
+        return _installed(installed, known, f"\n{each}")
+
     async def validate(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         path = self._path(args)
         try:
@@ -88,19 +102,27 @@ class _Hooks(Files):
         return ToolResult(f"{path} {would}: {verdict_text(verdict)}", f"{path}: passed", metadata)
 
     async def _told(self, args: wire.Plain, name: str, change: Change, context: ToolContext) -> ToolResult:
+        known = self._registered(args)
+        return _installed(await self._change(args, name, change, context), known)
+
+    def _registered(self, args: wire.Plain) -> set[str]:
+        """The full names of the tools that the script has now."""
         file = str(args["hook"])
-        known = {
+        return {
             tool.full for one in self._engine.scripts.registrations if one.file == file for tool in one.tools
         }
-        installed = await self._change(args, name, change, context)
-        registration = installed.verdict.registration
-        now = [tool.full for tool in registration.tools] if registration is not None else []
-        text = f"Installed {installed.path}{commit_text(installed)}: {verdict_text(installed.verdict)}"
-        fresh, gone = [tool for tool in now if tool not in known], sorted(known.difference(now))
-        if fresh:
-            text += f"\nNew tools, from the next step on: {', '.join(fresh)}"
-        if gone:
-            text += f"\nTools that are gone: {', '.join(gone)}"
-        signed = ((f"+{len(fresh)}", fresh), (f"-{len(gone)}", gone))
-        counts = [f"{number} tool{'s' if len(names) > 1 else ''}" for number, names in signed if names]
-        return ToolResult(text, installed.path, metadata(installed, *counts) | {"tools": now})
+
+
+def _installed(installed: Installed, known: set[str], more: str = "") -> ToolResult:
+    """The result of a change that went live; `known` are the tools that the script had, `more` is said at the end."""
+    registration = installed.verdict.registration
+    now = [tool.full for tool in registration.tools] if registration is not None else []
+    text = f"Installed {installed.path}{commit_text(installed)}: {verdict_text(installed.verdict)}"
+    fresh, gone = [tool for tool in now if tool not in known], sorted(known.difference(now))
+    if fresh:
+        text += f"\nNew tools, from the next step on: {', '.join(fresh)}"
+    if gone:
+        text += f"\nTools that are gone: {', '.join(gone)}"
+    signed = ((f"+{len(fresh)}", fresh), (f"-{len(gone)}", gone))
+    counts = [f"{number} tool{'s' if len(names) > 1 else ''}" for number, names in signed if names]
+    return ToolResult(text + more, installed.path, metadata(installed, *counts) | {"tools": now})

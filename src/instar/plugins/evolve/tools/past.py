@@ -7,7 +7,7 @@ from typing import Final
 from instar.plugin import Ask, ToolContext, ToolFailure, ToolResult, git, process, wire
 from instar.plugins.evolve.discovery import PREFIX, remembered
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.gate import pending
+from instar.plugins.evolve.gate import attempts, pending
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.repository import NoSuchChange, Revision
 from instar.plugins.evolve.history.timeline import TimelinePage
@@ -30,6 +30,8 @@ _LIMIT: Final = {
     "maximum": _MOST,
     "description": f"How many (default {_SHOWN}, at most {_MOST}).",
 }
+_TRIED: Final = {"type": "string", "description": "Which file, such as hooks/bot.py."}
+_ATTEMPTS: Final = {**_LIMIT, "description": f"How many (default {attempts.SHOWN}, at most {_MOST})."}
 _ID: Final = {"type": "string", "description": "Show this one with its diff, by the id that the list has."}
 _UNREADABLE: Final = (git.GitError, process.ProcessError)
 
@@ -43,6 +45,13 @@ def tools(engine: EvolveEngine, aliases: Callable[[str], tuple[str, ...]]) -> di
             {"file": _FILE, "limit": _LIMIT},
             own.log,
             optional=["file", "limit"],
+        ),
+        "attempts": tool(
+            "List what was tried at a file and is not live: what was refused, passed over, rejected or taken back, and "
+            "why. Look before you propose again.",
+            {"file": _TRIED, "limit": _ATTEMPTS},
+            own.attempts,
+            optional=["limit"],
         ),
         "rollback": tool(
             "Take back a change that you made: its files become what they were before it. It is refused where a "
@@ -74,6 +83,16 @@ class _Past:
         told = await timeline.page(storage.revisions, storage.audit_log, TimelinePage(limit, file=file))
         what = f"change of {file}" if file else "change"
         return ToolResult(told.text() or f"(no {what} is known)", counted(len(told.changes), "change"))
+
+    async def attempts(self, args: wire.Plain, context: ToolContext) -> ToolResult:
+        file, limit = str(args["file"]).removeprefix("./"), args.get("limit", attempts.SHOWN)
+        storage = self._engine.storage
+        try:
+            found = await asyncio.to_thread(attempts.past, storage.audit_log, storage.reports, file, limit)
+        except OSError as error:
+            raise ToolFailure(f"what was tried at {file} cannot be read: {error}") from None
+        text = attempts.text(found) or f"(nothing was tried at {file} that is not live)"
+        return ToolResult(text, counted(len(found), "attempt"))
 
     async def rollback(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         cause = cause_of("rollback", context)
@@ -118,4 +137,4 @@ class _Past:
 def _line(one: pending.PendingEntry) -> str:
     raised = "".join(f"\n  - {one_line(sentence)}" for sentence in one.proposal.raised)
     when = timeline.moment(one.time)
-    return f"{one.id}  {when}  {one.state}  {one_line(one.proposal.file)} would reach more:{raised}"
+    return f"{one.id}  {when}  {one.state}  {one_line(one.proposal.file)} {one.proposal.would}:{raised}"

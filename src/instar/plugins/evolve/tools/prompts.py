@@ -3,12 +3,15 @@
 from typing import Final
 
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
+from instar.plugins.evolve.attempt import Installed
 from instar.plugins.evolve.candidate import MAY_NOT_CREATE, Change
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (
+    ALTERNATIVES,
     CONTENT,
     EDIT,
+    PROPOSE,
     WINDOW,
     Files,
     commit_text,
@@ -46,6 +49,12 @@ def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
             {"prompt": _PROMPT, **EDIT, **own.terms()},
             own.edit,
         ),
+        "prompt_propose": own.tool(
+            f"Propose several candidates for a prompt at once. {PROPOSE}",
+            {"prompt": _PROMPT, "alternatives": ALTERNATIVES, **own.terms()},
+            own.propose,
+            way="prompt_write",
+        ),
     }
 
 
@@ -74,8 +83,16 @@ class _Prompts(Files):
             raise ToolFailure(f"there is no {path}: {todo}")
         return await self._told(args, "prompt_edit", editing(args), context)
 
+    async def propose(self, args: wire.Plain, context: ToolContext) -> ToolResult:
+        installed, each = await self._propose(args, context)
+        return _wrote(installed, f"\n{each}")
+
     async def _told(self, args: wire.Plain, name: str, change: Change, context: ToolContext) -> ToolResult:
-        installed = await self._change(args, name, change, context)
-        found = verdict_text(installed.verdict) if installed.verdict is not None else ""
-        text = f"Wrote {installed.path}{commit_text(installed)}." + (f"\n{found}" if found else "")
-        return ToolResult(text, installed.path, metadata(installed))
+        return _wrote(await self._change(args, name, change, context))
+
+
+def _wrote(installed: Installed, more: str = "") -> ToolResult:
+    """The result of a change that went live; `more` is said at the end."""
+    found = verdict_text(installed.verdict)
+    text = f"Wrote {installed.path}{commit_text(installed)}." + (f"\n{found}" if found else "")
+    return ToolResult(text + more, installed.path, metadata(installed))

@@ -52,6 +52,18 @@ DELETE FROM instar_stop WHERE (scope = ?1 OR CAST(?1 AS text) = '*') AND (resume
 -- name: put_stop
 INSERT INTO instar_stop (id, scope, time_created, resumes) VALUES (?, ?, ?, ?);
 
+-- name: trust_ids
+SELECT id FROM instar_trust ORDER BY position;
+
+-- name: trust_order
+SELECT value FROM instar_trust WHERE id = ?;
+
+-- name: drop_trust
+DELETE FROM instar_trust WHERE folder = ?1 AND (kind = 'accept' OR CAST(?2 AS text) <> 'accept');
+
+-- name: put_trust
+INSERT INTO instar_trust (id, folder, kind, value) VALUES (?, ?, ?, ?);
+
 -- name: reserved
 SELECT count(*), CAST(coalesce(sum(tokens), 0) AS bigint), coalesce(sum(cost), 0.0),
   CAST(coalesce(sum(unpriced), 0) AS bigint)
