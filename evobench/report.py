@@ -10,7 +10,7 @@ import random
 import re
 import statistics
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -23,6 +23,7 @@ from evobench.worlds import World
 PAGE: Final = Path("docs/evolution.md")
 IMAGES: Final = Path("docs/images")
 _RESAMPLES: Final = 1000
+_ORDER: Final = ("mixed", "scored", "product", "noise", "poor")
 _TINY: Final = 1e-9
 NAMES: Final = {
     "none": "no evolution",
@@ -59,6 +60,11 @@ def bootstrap(values: Sequence[float]) -> Interval:
     return means[edge], statistics.fmean(values), means[-edge - 1]
 
 
+def gained(runs: Sequence[Run]) -> Interval:
+    """Return the mean gain as a part of that of the best fixed harness: 0 is the start, below 0 a loss."""
+    return bootstrap([(run["final"] - run["start"]) / (run["best"] - run["start"]) for run in runs])
+
+
 def worse(run: Run) -> bool:
     """Whether a run ended with a value below that of the start."""
     return bool(run["final"] < run["start"] - _TINY)
@@ -76,12 +82,13 @@ Groups = dict[tuple[str, float, float], dict[str, list[Run]]]
 
 
 def grouped(runs: Sequence[Run]) -> Groups:
-    """Sort runs into worlds and arms, in the order of the arms."""
+    """Sort runs into worlds and arms, in a fixed order."""
     found: Groups = defaultdict(lambda: defaultdict(list))
     for run in runs:
         world = run["world"]
         found[run["part"], world["effect"], world["noise"]][run["arm"]].append(run)
-    return {where: {arm: of[arm] for arm in ARMS if arm in of} for where, of in found.items()}
+    order = sorted(found, key=lambda where: (_ORDER.index(where[0]), where[2], -where[1]))
+    return {where: {arm: found[where][arm] for arm in ARMS if arm in found[where]} for where in order}
 
 
 def table(arms: Mapping[str, Sequence[Run]]) -> list[str]:
@@ -143,9 +150,19 @@ def product(arms: Mapping[str, Sequence[Run]]) -> list[str]:
     return lines
 
 
+def coverage(groups: Groups) -> str:
+    """Say how many of the planned runs of each part were made."""
+    planned, made = Counter[str](), Counter[str]()
+    for part in study.parts():
+        planned[part.name] += part.seeds
+    for (name, _, _), arms in groups.items():
+        made[name] += sum(map(len, arms.values()))
+    return f"Runs made: {', '.join(f'{name} {made[name]} of {many}' for name, many in planned.items())}."
+
+
 def whole(groups: Groups) -> str:
     """Return all tables as Markdown."""
-    lines: list[str] = []
+    lines = ["", coverage(groups)]
     for (part, effect, noise), arms in groups.items():
         if part == "product":
             lines += ["", "**Through the whole product** (mixed, an effect of 0.05, noise 0.05):", ""]
@@ -162,43 +179,39 @@ def picture(groups: Groups, part: str, noise: float, what: str) -> str:
     panels = [(effect, of) for (name, effect, own), of in groups.items() if (name, own) == (part, noise)]
     height = 60 + 20 * max(len(of) for _, of in panels)
     found = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{190 + 200 * len(panels)}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{180 + 230 * len(panels)}" height="{height}" '
         'font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
     for at, (effect, of) in enumerate(panels):
-        found += _panel(180 + 200 * at, effect, of, what, names=at == 0)
+        found += _panel(180 + 230 * at, effect, of, what, names=at == 0)
     return "\n".join([*found, "</svg>", ""])
 
 
 def _panel(
     left: int, effect: float, arms: Mapping[str, Sequence[Run]], what: str, *, names: bool
 ) -> list[str]:
-    title = "final value" if what == "final" else "worse than the start"
+    title = "gained of what can be" if what == "final" else "worse than the start"
+    low, high = (-1.0, 1.0) if what == "final" else (0.0, 1.0)
+    foot = 34 + 20 * len(arms)
+
+    def x(value: float) -> str:
+        return f"{left + 170 * (min(high, max(low, value)) - low) / (high - low):.1f}"
+
     found = [f'<text x="{left}" y="18" fill="#222222">{title}, effect {effect:g}</text>']
-    for share in (0, 0.5, 1):
-        x = left + 170 * share
-        found.append(f'<line x1="{x:g}" x2="{x:g}" y1="28" y2="{34 + 20 * len(arms)}" stroke="#dddddd"/>')
+    for tick in (low, (low + high) / 2, high):
+        found.append(f'<line x1="{x(tick)}" x2="{x(tick)}" y1="28" y2="{foot}" stroke="#dddddd"/>')
         found.append(
-            f'<text x="{x:g}" y="{50 + 20 * len(arms)}" text-anchor="middle" fill="#666666">{share:g}</text>'
+            f'<text x="{x(tick)}" y="{foot + 16}" text-anchor="middle" fill="#666666">{tick:g}</text>'
         )
     for number, (arm, runs) in enumerate(arms.items()):
-        y = 42 + 20 * number
-        low, middle, high = (
-            bootstrap([run["final"] for run in runs])
-            if what == "final"
-            else wilson(sum(map(worse, runs)), len(runs))
-        )
-        colour = "#c2410c" if arm == "whole" else "#1d4ed8"
+        y, colour = 42 + 20 * number, "#c2410c" if arm == "whole" else "#1d4ed8"
+        ends = gained(runs) if what == "final" else wilson(sum(map(worse, runs)), len(runs))
         if names:
-            found.append(
-                f'<text x="{left - 12}" y="{y + 4}" text-anchor="end" fill="#222222">{escape(NAMES[arm])}</text>'
-            )
-        found.append(
-            f'<line x1="{left + 170 * low:.1f}" x2="{left + 170 * high:.1f}" y1="{y}" y2="{y}" stroke="{colour}" '
-            'stroke-width="2"/>'
-        )
-        found.append(f'<circle cx="{left + 170 * middle:.1f}" cy="{y}" r="4" fill="{colour}"/>')
+            name = escape(NAMES[arm])
+            found.append(f'<text x="{left - 12}" y="{y + 4}" text-anchor="end" fill="#222222">{name}</text>')
+        line = f'<line x1="{x(ends[0])}" x2="{x(ends[2])}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>'
+        found += [line, f'<circle cx="{x(ends[1])}" cy="{y}" r="4" fill="{colour}"/>']
     return found
 
 
