@@ -157,8 +157,7 @@ def test_a_script_leaves_nothing_that_a_check_would_import(hand):
     hand.write("hooks/bot.sh", hand.bot.replace("execute_tool)", leaves))
     hand.write("evals/call.md", CALL.replace("equals: {result: Hello!}", "run: strict"), 0o644)
     hand.write("evals/strict", "#!/usr/bin/env python3\nimport json, sys\nsys.exit('never content')\n")
-    row = one(hand)
-    assert (row["scores"], row["runs"][0]["checks"][0]["why"]) == ([0.0], "never content")
+    assert "evals/json.py was changed while it ran" in one(hand, code=1)["failed"]
 
 
 @pytest.mark.slow
