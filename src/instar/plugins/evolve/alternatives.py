@@ -62,5 +62,4 @@ def preferred(best: Rank, other: Rank) -> str:
 
 
 def _ahead(line: EvalLine) -> float:
-    ahead = line.candidate - line.reference if line.better == "higher" else line.reference - line.candidate
-    return ahead / (abs(line.reference) or 1.0)
+    return line.lead / (abs(line.reference) or 1.0)

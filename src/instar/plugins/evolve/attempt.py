@@ -312,4 +312,5 @@ async def weigh(attempt: ChangeAttempt) -> str:
 
 
 def kept(cause: ChangeCause) -> pending.Cause:
+    """Return a cause as it is kept with what waits and in reports."""
     return pending.Cause(cause.session, cause.call, cause.tool, cause.agent, cause.message)

@@ -59,6 +59,23 @@ async def test_what_a_process_cut_short_is_watched_by_the_next_one(root: Path, t
 
 
 @pytest.mark.slow
+async def test_a_worse_change_is_found_although_another_one_was_installed_meanwhile(
+    root: Path, tmp_path: Path
+) -> None:
+    workspace(root, bot("# hidden"))
+    async with living(root) as live:
+        live.engine.held_out.add(
+            script(
+                tmp_path / "mine", "hidden.sh", "#!/bin/sh\nsleep 1\ngrep -c hidden hooks/bot.sh || true\n"
+            )
+        )
+        await live.write(bot())
+        await live.call("evolve_prompt_write", prompt="chat.md", content="Be kinder.\n")
+        await until(lambda: len(live.audit_log("rolled back")) == 2)
+        assert "# hidden" in (root / "hooks" / "bot.sh").read_text()
+
+
+@pytest.mark.slow
 async def test_a_version_that_passed_its_probation_meanwhile_is_taken_back_too(
     root: Path, tmp_path: Path
 ) -> None:

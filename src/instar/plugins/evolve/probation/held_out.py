@@ -30,6 +30,8 @@ from instar.plugins.evolve.workspace import visible
 log = logging.getLogger("instar.evolve")
 
 _NOTE: Final = "held-out"
+_MOST: Final = 50
+"""Changes that are remembered until they were watched."""
 _PREFIX: Final = "held-out-"
 """Before their names in a copy, so that none stands in the place of an eval of the workspace."""
 
@@ -91,21 +93,22 @@ class HeldOutEvals:
     def installed(self, change: HeldOutChange) -> None:
         """Let the next `watch` watch a change of the agent's. Raises `OSError`."""
         if self.names():
-            self._storage.keep(_NOTE, msgspec.to_builtins(change))
+            self._keep([*self._unwatched(), change])
 
     def due(self) -> HeldOutChange | None:
-        """Return the change that is to be watched, if it is live still."""
-        try:
-            change = msgspec.convert(self._storage.note(_NOTE), HeldOutChange)
-        except msgspec.ValidationError:
-            return None
+        """Return the newest change that is to be watched and is live."""
+        return next((one for one in reversed(self._unwatched()) if self.is_live(one)), None)
+
+    def is_live(self, change: HeldOutChange) -> bool:
+        """Whether the version that a change made live is so now."""
         live = self._storage.ledger.files.get(change.path)
-        return change if live is not None and live.blob == change.version else None
+        return live is not None and live.blob == change.version
 
     async def watch(self, change: HeldOutChange) -> str:
         """Compare what is live with the reference. Return why the change is owed a rollback, "" where it is not.
 
-        Raises `NotChanged` where there is nothing to compare with.
+        What is live holds all changes that are to be watched: where it is no worse, none of them is. Raises `NotChanged`
+        where there is nothing to compare with.
         """
         restored, _ = await self._candidates.restored()
         root, references = self._storage.ledger.root, self._storage.references
@@ -126,8 +129,9 @@ class HeldOutEvals:
         log.info("evolve=held-out file=%s found=%r", change.path, report.found())
         if self.due() != change:
             return ""  # something else went live meanwhile
-        self._storage.keep(_NOTE, None)
         worse = next((line for line in report.lines if line.verdict == "worse"), None)
+        # One that is taken back may not have been the one that harmed: those before it are watched again.
+        self._keep([] if worse is None else [one for one in self._unwatched() if one != change])
         if worse is None:
             references.moved(change.path, report.better, report.leads)
             return ""
@@ -137,6 +141,16 @@ class HeldOutEvals:
         )
         self._observer.condemned(RollBack(change.path, change.version, change.before, why))
         return why
+
+    def _unwatched(self) -> list[HeldOutChange]:
+        """The changes that are to be watched, the oldest first."""
+        try:
+            return msgspec.convert(self._storage.note(_NOTE), list[HeldOutChange])
+        except msgspec.ValidationError:
+            return []
+
+    def _keep(self, changes: list[HeldOutChange]) -> None:
+        self._storage.keep(_NOTE, msgspec.to_builtins(changes[-_MOST:]))
 
 
 class HeldOutWatch:
@@ -163,6 +177,8 @@ class HeldOutWatch:
             try:
                 if await self._evals.watch(change):
                     await self._settle()
+                    if self._evals.is_live(change):
+                        return  # it could not be taken back, and says nothing of those before it
             except (NotChanged, OSError, process.ProcessError) as error:
                 log.warning("evolve=held-out problem=%r", str(error))
                 return
