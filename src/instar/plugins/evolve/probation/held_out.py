@@ -107,8 +107,8 @@ class HeldOutEvals:
     async def watch(self, change: HeldOutChange) -> str:
         """Compare what is live with the reference. Return why the change is owed a rollback, "" where it is not.
 
-        What is live holds all changes that are to be watched: where it is no worse, none of them is. Raises `NotChanged`
-        where there is nothing to compare with.
+        What is live holds all changes that are to be watched: where it is no worse, none of them is.
+        Raises `NotChanged` where there is nothing to compare with.
         """
         restored, _ = await self._candidates.restored()
         root, references = self._storage.ledger.root, self._storage.references
