@@ -78,7 +78,7 @@ check-page: $(VENV)/.page ## lint the page's scripts and check their types
 	  > $(VENV)/page/tsconfig.json
 	@$(VENV)/page/node_modules/.bin/tsc -p $(VENV)/page
 
-test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages of the real npm registry, ten of them beside opencode: needs node and npm, fetches 1 GB; RECORD=1 writes docs/plugins-tried.md
+test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages of the real npm registry, ten of them beside opencode: needs node and npm, fetches 1 GB; RECORD=1 writes docs/reference/plugins-tried.md
 	@INSTAR_NPM=1 $(BIN)/python -m pytest tests/jshost
 	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_TRIED=1 INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/clients/test_plugins_tried.py
 

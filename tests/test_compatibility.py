@@ -1,4 +1,4 @@
-"""docs/compatibility.md keeps its word: each row names a test that exists, or says why there is none."""
+"""docs/reference/compatibility.md keeps its word: each row names a test that exists, or says why there is none."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ from instar.plugin import points
 from instar.plugin.points import NOT_POINTS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 
 WITHOUT_TEST = re.compile(r"(Never sent|Not done|Nothing to hold): .+\.")
 """How a row begins that no test holds: with the reason."""

@@ -1,4 +1,5 @@
-"""docs/plugins-tried.md: what ten published plugins add, by node, by bun and in the real opencode. `make test-js`.
+"""docs/reference/plugins-tried.md: what ten published plugins add, by node, by bun and in the real opencode. `make
+test-js`.
 
 RECORD=1 writes the page anew. Nothing but npm's registry is on the network.
 """
@@ -10,7 +11,7 @@ from typing import Any
 from tests.clients import tried
 from tests.conformance.model import Model
 
-PAGE = Path(__file__).parents[2] / "docs" / "plugins-tried.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "plugins-tried.md"
 
 _OPEN = "opencode adds `additionalProperties: false` to objects that do not say it; here other fields are let through"
 DIFFERENCES = {

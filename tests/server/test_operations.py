@@ -1,4 +1,4 @@
-"""What the server answers to each operation of opencode's document, and its own, as docs/server.md has it.
+"""What the server answers to each operation of opencode's document, and its own, as docs/reference/server.md has it.
 
 ``python -m tests.server.test_operations`` writes the table.
 """
@@ -12,7 +12,7 @@ from tests.server.conformance import OPENCODE
 from instar.api.operation import Bound, flagship_operations, operations
 from instar.server.app import families
 
-PAGE = Path(__file__).parents[2] / "docs" / "server.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "server.md"
 RUN = "python -m tests.server.test_operations"
 WITHOUT = {
     "global.upgrade": "nothing is upgraded: `success` is false",

@@ -1,4 +1,4 @@
-"""The scripted model: a provider whose answers stand in a text file (``docs/scripted.md``).
+"""The scripted model: a provider whose answers stand in a text file (``docs/reference/scripted.md``).
 
 The session's history decides which answer comes next, so that it survives a restart, a fork and a revert. An answer of
 this model in the history took one turn of the script. Not counted are answers that a rule gave (`== when`), and answers
