@@ -1,8 +1,8 @@
 """The processes that fork for calls: warm interpreters for Python scripts, launchers for all other programs.
 
 Each forks from a process that has already started. A warm interpreter is behind the confinement of its scripts, since
-a script names it; a launcher is where nothing else confines its forks. `docs/reference/hook-protocol.md` lists what a script
-can tell. `launcher.py` and `zygote.py` are the programs on the other side.
+a script names it; a launcher is where nothing else confines its forks. `docs/reference/hook-protocol.md` lists
+what a script can tell. `launcher.py` and `zygote.py` are the programs on the other side.
 """
 
 import asyncio
