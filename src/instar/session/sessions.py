@@ -231,7 +231,17 @@ class Sessions:
 
         What nobody awaits shares a transaction with what is saved next. Raises `StoreError`, then or now.
         """
+        for write in saving.writes:
+            if isinstance(write, PutPart):
+                self._note_saved(write.part.session_id, write.part.message_id)
+            elif isinstance(write, PutMessage):
+                self._note_saved(write.message.session_id, write.message.id)
         return self._store.commit(saving.writes, saving.events)
+
+    def _note_saved(self, session_id: str, message_id: str) -> None:
+        live = self._open.get(session_id)
+        if live is not None:
+            live.saved(message_id)
 
     def save_soon(self, saving: Saving) -> None:
         """Save it with the next transaction, without waiting; errors are logged."""
@@ -254,10 +264,12 @@ class Sessions:
         is then not in the history.
         """
         happened = [*before, message_updated(message), *map(part_updated, parts), *after]
-        known = live.find(message.id)
+        known = live.find_as_it_stands(message)
         found = known or WithParts(info=message, parts=[])
         if known is None:
             live.insert(found)
+        else:
+            live.saved(message.id)
         found.info = message
         found.parts.extend(parts)
         writes = [PutMessage(message), *(PutPart(part) for part in parts), *more]
@@ -299,6 +311,7 @@ class Sessions:
     async def drop_part(self, holder: WithParts, part: Part) -> None:
         """Delete a part of a message."""
         holder.parts.remove(part)
+        self._note_saved(part.session_id, part.message_id)
         gone = event.PartRemoved(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
         await self._store.commit([DropPart(part.id)], [make(gone)])
 
