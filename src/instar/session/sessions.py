@@ -182,12 +182,11 @@ class Sessions:
         self._open[live.id] = live
         self._recent.pop(live.id, None)
         self._recent[live.id] = live
-        size = sum(map(_size, self._recent.values()))
-        for one in [one for one in self._recent.values() if one.is_plain][:-1]:
-            if size <= _KEPT:
-                break
-            size -= _size(one)
-            del self._recent[one.id]
+        size = sum([_STATE + len(one.history) for one in self._recent.values()])
+        for one in list(self._recent.values())[:-1] if size > _KEPT else ():
+            if size > _KEPT and one.is_plain:
+                size -= _STATE + len(one.history)
+                del self._recent[one.id]
 
     def _forget(self, session_id: str) -> None:
         self._open.pop(session_id, None)
@@ -432,10 +431,6 @@ class Sessions:
             raise NotFound(f"Session not found: {live.id}")
         origins = await self._store.origins(live.id)
         live.load(session, await self._store.messages(live.id), origins)
-
-
-def _size(live: SessionState) -> int:
-    return _STATE + len(live.history)
 
 
 def slug() -> str:
