@@ -42,6 +42,7 @@ LAZY = {
     "cli": None,
     "server": None,
     "jshost": {"nodesemver"},
+    "settings": {"importlib.metadata"},
     "plugin": {"importlib"},
     "plugins": {"regex", "httpx2"},
     "provider": {"email"},
