@@ -151,12 +151,6 @@ async def _plugin_folders(ctx: click.Context) -> Named:
     return [(one.name, one.source) for one in PluginFolders(ctx.obj.paths).installed().values()]
 
 
-async def _topics(ctx: click.Context) -> Named:
-    from instar.cli.docs import pages
-
-    return [(page.topic, page.title) for page in pages()]
-
-
 def _paths(kind: str) -> Complete:
     """Return what lets the shell complete paths."""
 
@@ -179,7 +173,6 @@ kept = words_of(_kept)
 allowed = words_of(_allowed)
 workspaces = words_of(_workspaces)
 put_aside = words_of(_aside)
-topics = words_of(_topics)
 plugin_folders = words_of(_plugin_folders)
 files = _paths("file")
 folders = _paths("dir")

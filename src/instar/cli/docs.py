@@ -14,14 +14,14 @@ from instar.cli import complete
 from instar.cli.door import Context, Failure, door, json_option
 from instar.cli.text import echo, print_json
 
-SECTIONS: Final = ("tutorials", "guides", "concepts", "reference")
+_SECTIONS: Final = ("tutorials", "guides", "concepts", "reference")
 """The folders of the documentation, in the order in which a reader needs them."""
 _LINK: Final = re.compile(r"(?<!!)\[([^]]*)\]\((?!\w+:)([^)#]*)(?:#[^)]*)?\)")
 """A link within the documentation: its words, and its file without the heading."""
 
 
-class Page(msgspec.Struct, frozen=True):
-    """A page: `topic` is what `instar docs` takes, `section` one of `SECTIONS` or empty, `path` its file."""
+class _Page(msgspec.Struct, frozen=True):
+    """A page: `topic` is what `instar docs` takes, `section` one of `_SECTIONS` or empty, `path` its file."""
 
     topic: str
     section: str
@@ -29,29 +29,33 @@ class Page(msgspec.Struct, frozen=True):
     path: str
 
 
-def folder() -> Path:
+def _folder() -> Path:
     """Return where the pages are: in the package where a wheel was installed, else in the checkout."""
     package = Path(instar.__file__).parent
     inside = package / "docs"
     return inside if inside.is_dir() else package.parents[1] / "docs"
 
 
-def pages() -> list[Page]:
+def _pages() -> list[_Page]:
     """Return every page, section by section, without the index pages of the sections."""
-    found = [Page(path.stem, "", _title(path), str(path)) for path in sorted(folder().glob("*.md"))]
-    for section in SECTIONS:
-        root = folder() / section
+    found = [_Page(path.stem, "", _title(path), str(path)) for path in sorted(_folder().glob("*.md"))]
+    for section in _SECTIONS:
+        root = _folder() / section
         for path in sorted(root.rglob("*.md")):
             # A folder in a section has an index of its own, which has the folder's name.
             inside = path.relative_to(root).with_suffix("")
             topic = (inside.parent if inside.name == "index" else inside).as_posix()
             if topic != ".":
-                found.append(Page(topic, section, _title(path), str(path)))
+                found.append(_Page(topic, section, _title(path), str(path)))
     return found
 
 
+async def _topics(ctx: click.Context) -> complete.Named:
+    return [(page.topic, page.title) for page in _pages()]
+
+
 @click.command()
-@click.argument("topic", required=False, shell_complete=complete.topics)
+@click.argument("topic", required=False, shell_complete=complete.words_of(_topics))
 @json_option
 @door
 def command(context: Context, topic: str | None, as_json: bool) -> None:
@@ -59,7 +63,7 @@ def command(context: Context, topic: str | None, as_json: bool) -> None:
 
     On a terminal it is formatted; in a pipe it is the Markdown of the page.
     """
-    known = pages()
+    known = _pages()
     if topic is None:
         _list(known, as_json=as_json)
         return
@@ -80,7 +84,7 @@ def _title(path: Path) -> str:
         return file.readline().removeprefix("# ").strip()
 
 
-def _list(known: list[Page], *, as_json: bool) -> None:
+def _list(known: list[_Page], *, as_json: bool) -> None:
     if as_json:
         print_json(known)
         return
@@ -103,7 +107,7 @@ def _unknown(topic: str, topics: list[str]) -> str:
     )
 
 
-def _show(page: Page, text: str, known: list[Page]) -> None:
+def _show(page: _Page, text: str, known: list[_Page]) -> None:
     """Print a page on the terminal; a link to another page becomes the command that prints that page."""
     # Start-up time: a pipe needs none of it.
     from rich.console import Console
