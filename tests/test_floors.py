@@ -42,6 +42,7 @@ LAZY = {
     "cli": None,
     "server": None,
     "jshost": {"nodesemver"},
+    "settings": {"importlib.metadata"},
     "plugin": {"importlib"},
     "plugins": {"regex", "httpx2"},
     "provider": {"email"},
@@ -56,7 +57,8 @@ def rooms() -> set[str]:
     return {
         entry.stem if entry.is_file() else entry.name
         for entry in SOURCE.iterdir()
-        if (entry.suffix == ".py" or (entry / "__init__.py").is_file()) and entry.name != "__init__.py"
+        if (entry.suffix == ".py" or (entry / "__init__.py").is_file())
+        and entry.name not in ("__init__.py", "_version.py")
     }
 
 

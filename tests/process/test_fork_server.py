@@ -225,6 +225,11 @@ SAME = {
     "atexit that fails": "import atexit\n@atexit.register\ndef f():\n    1 / 0",
     "atexit that exits": "import atexit, sys\natexit.register(sys.exit, 5)",
     "atexit after an error": "import atexit, sys\natexit.register(lambda: print(sys.last_value))\n1 / 0",
+    "atexit that fails, with a hook for it": "import atexit, sys\n"
+    "sys.unraisablehook = lambda a: print(a.err_msg, a.object, a.exc_value, a.exc_traceback)\natexit.register(sys.exit, 5)",
+    "atexit and a file": "import atexit\nf = open(1, 'w', closefd=False)\natexit.register(f.write, 'last')\nprint('first')",
+    "a log that is written at the end": "import logging.handlers as h\nm = h.MemoryHandler(9, target=h.logging.StreamHandler())\n"
+    "h.logging.root.addHandler(m); h.logging.error('late')",
     "a finalizer": "class A:\n    def __del__(self): print('gone')\na = A()",
     "a finalizer in a cycle": "class A:\n    def __del__(self): print('gone', __name__)\na = A(); a.a = a",
     "a finalizer after an error": "class A:\n    def __del__(self): print('gone')\na = A()\n1 / 0",

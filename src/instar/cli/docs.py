@@ -42,11 +42,8 @@ def _pages() -> list[_Page]:
     for section in _SECTIONS:
         root = _folder() / section
         for path in sorted(root.rglob("*.md")):
-            # A folder in a section has an index of its own, which has the folder's name.
-            inside = path.relative_to(root).with_suffix("")
-            topic = (inside.parent if inside.name == "index" else inside).as_posix()
-            if topic != ".":
-                found.append(_Page(topic, section, _title(path), str(path)))
+            if path != root / "index.md":
+                found.append(_Page(path.stem, section, _title(path), str(path)))
     return found
 
 

@@ -11,7 +11,6 @@ parts, which an imported session may have brought: nothing outside the worktree,
 import asyncio
 import logging
 import os
-import re
 import stat
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from instar.git.project import Project
 from instar.git.shadow import Shadow, ShadowBusy, changed_names, file_diffs, unified_diff
 from instar.message import FileDiff
 from instar.process import ProcessError, Processes
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.snapshot")
 
@@ -37,7 +37,7 @@ MOST: Final = 100_000
 KEPT_DAYS: Final = 30
 """Days for which a snapshot can be gone back to."""
 
-_HASH: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_HASH: Final = late_pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _DAY: Final = 24 * 60 * 60
 _FAULTS: Final = (GitError, ProcessError, OSError)
 _Answer = TypeVar("_Answer")

@@ -13,8 +13,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
-NAME: Final = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+NAME: Final = late_pattern(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 """A name in the tree; what begins with two underscores is Python's own and never part of it."""
 KEYWORDS: Final = frozenset(
     (

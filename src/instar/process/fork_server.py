@@ -1,15 +1,14 @@
 """The processes that fork for calls: warm interpreters for Python scripts, launchers for all other programs.
 
 Each forks from a process that has already started. A warm interpreter is behind the confinement of its scripts, since
-a script names it; a launcher is where nothing else confines its forks. `docs/concepts/evolve.md` lists what a script
-can tell. `launcher.py` and `zygote.py` are the programs on the other side.
+a script names it; a launcher is where nothing else confines its forks. `docs/reference/hook-protocol.md` lists
+what a script can tell. `launcher.py` and `zygote.py` are the programs on the other side.
 """
 
 import asyncio
 import logging
 import marshal
 import os
-import re
 import socket
 import stat
 import struct
@@ -23,13 +22,16 @@ import msgspec
 from instar.process.child import Capture, Child, Feed, ForkedProcess, Launch, plainly, whole
 from instar.process.confine import Confinement, Policy, Shared, Wrapped
 from instar.process.output import ProcessError, Seen
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.process")
 
 Signature = tuple[tuple[str, int, int, int], ...]
 
-_LINE: Final = re.compile(rb"#!\s*(?:(?P<env>/(?:usr/)?bin/env)[ \t]+)?(?P<name>[^\s]*python[0-9.]*)[ \t]*\n")
-_STARTS: Final = re.compile(
+_LINE: Final = late_pattern(
+    rb"#!\s*(?:(?P<env>/(?:usr/)?bin/env)[ \t]+)?(?P<name>[^\s]*python[0-9.]*)[ \t]*\n"
+)
+_STARTS: Final = late_pattern(
     r"PATH|HOME|LANG|LANGUAGE|LC_.*|TZ|LD_.*|PYTHON.*|GLIBC_TUNABLES|MALLOC_.*|VIRTUAL_ENV|XDG_.*_HOME"
     r"|(?:PYENV|ASDF|MISE)_.*"
 )

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from instar.provider.protocol import PromptPiece
+from instar.provider.protocol import DIGEST, PromptPiece
 from instar.store import PruneValues, PutValue, Write
 from instar.store.store import Store
 from instar.wire import ids
@@ -117,8 +117,9 @@ class Prefix(msgspec.Struct, frozen=True):
 
     def note(self) -> Note:
         """Return what is kept durably."""
-        first = bytes(piece.digest[0] for piece in self.pieces)
-        return Note(self.head, self.created, len(self.pieces), chain(self.pieces), b64encode(first).decode())
+        digests = _digests(self.pieces)
+        first = b64encode(digests[::DIGEST]).decode()
+        return Note(self.head, self.created, len(self.pieces), mark(digests), first)
 
 
 def mark(data: bytes) -> str:
@@ -128,7 +129,11 @@ def mark(data: bytes) -> str:
 
 def chain(pieces: Sequence[PromptPiece]) -> str:
     """Return a digest of all pieces in their order."""
-    return mark(b"".join([piece.digest for piece in pieces]))
+    return mark(_digests(pieces))
+
+
+def _digests(pieces: Sequence[PromptPiece]) -> bytes:
+    return b"".join([piece.digest for piece in pieces])
 
 
 def parted(before: Prefix | Note, now: Sequence[PromptPiece]) -> int | None:

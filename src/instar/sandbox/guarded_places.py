@@ -19,6 +19,7 @@ from typing import Final, Literal, NamedTuple
 
 from instar.git import common_folder, git_folder
 from instar.sandbox.startup_files import GIT, HOME, STARTUP_PLACES
+from instar.wire.pattern import late_pattern
 
 ROOT_VARIABLE: Final = "INSTAR_SYSTEM_ROOT"
 """Names the folder in which the machine's own places are looked for, for a system that stands below another one's."""
@@ -29,12 +30,12 @@ Kind = Literal["hook", "config", "pointer", "startup"]
 """A git hook, a configuration of git, what leads to a git folder, a start-up file."""
 Signature = tuple[int, int, int, int, int]
 
-_HOOKS: Final = re.compile(r"^(?!.*\.sample$)")
+_HOOKS: Final = late_pattern(r"^(?!.*\.sample$)")
 _HOOK_REASON: Final = "git runs it"
 _CONFIG_REASON: Final = "git reads it in this repository"
 _POINTER_REASON: Final = "git looks there for hooks and settings"
-_HOOKS_PATH: Final = re.compile(rb"hookspath\s*=\s*([^\n#;]+)", re.IGNORECASE)
-_WORKTREE: Final = re.compile(rb"worktree\s*=\s*([^\n#;]+)", re.IGNORECASE)
+_HOOKS_PATH: Final = late_pattern(rb"hookspath\s*=\s*([^\n#;]+)", re.IGNORECASE)
+_WORKTREE: Final = late_pattern(rb"worktree\s*=\s*([^\n#;]+)", re.IGNORECASE)
 _RUNS: Final = 0o6111
 """The bits of a mode that say who may run a file, and as whom."""
 _SETTLED: Final = 20_000_000

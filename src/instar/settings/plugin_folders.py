@@ -9,7 +9,6 @@ layers of the settings below the person's own; `instar.definitions` reads the re
 
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -26,6 +25,7 @@ from instar.settings.steered import SteeringFile
 from instar.settings.steering import Steering
 from instar.wire import Plain
 from instar.wire.document import DocumentError, atomic_write, decoded, locked, parse_jsonc, read_bytes
+from instar.wire.pattern import late_pattern
 
 Files = Mapping[str, SteeringFile]
 """The files of a plugin by their paths in its folder."""
@@ -55,8 +55,8 @@ _FIELDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """What a server of an Agent Plugin may say; anything else makes it invalid."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_VARIABLE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_NAME: Final = re.compile(r"(?!.*(?:--|\.\.))[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?")
+_VARIABLE: Final = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
+_NAME: Final = late_pattern(r"(?!.*(?:--|\.\.))[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?")
 
 
 class PluginFolderError(Exception):
