@@ -39,7 +39,7 @@ what the plugin adds: tools with their schemas, agents, commands, lines of the s
 and the files in the home and the project. What the last column does not name is the same in all three.
 
 `opencode-pty` and `opencode-skills` need bun. Where there is none on `PATH`, instar
-[installs it](../guides/plugins.md#plugins-in-javascript) and runs all plugins by it.
+[installs it](../guides/plugins-javascript.md) and runs all plugins by it.
 
 `make test-js` plays this page and fails where it finds something else; `make test-js RECORD=1` writes it.
 [published-plugins.md](compatibility/published-plugins.md) says what each of these and of some others does.

@@ -1,6 +1,6 @@
 """The shield: everything as the person has it, but what is guarded cannot be changed, and what is hidden not read.
 
-`docs/concepts/sandbox.md` says what is held at which level and what is not.
+`docs/reference/confinement.md` says what is held at which level and what is not.
 """
 
 import os
