@@ -48,7 +48,7 @@ _yes = click.option("--yes", is_flag=True, help="Accept without being asked: wha
 def command() -> None:
     """Add, list, update or remove plugin folders of Claude Code and of Agent Plugins.
 
-    They bring commands, agents, skills, rules of hooks and MCP servers (docs/guides/plugin-folders.md). For plugins
+    They bring commands, agents, skills, rules of hooks and MCP servers (instar docs plugin-folders). For plugins
     that are code (Python, JavaScript) see `plugin` in the settings.
     """
 
