@@ -2,9 +2,8 @@
 
 A method of a plugin's ``auth`` hook (docs/reference/plugin-api.md) is ``{"type": "api" | "oauth", "label", "prompts",
 "authorize": async (inputs) -> answer}``. For ``api`` the answer is ``{"type": "success", "key": ...}``; without
-`authorize` the
-person is asked for the key. For ``oauth`` it is ``{"url", "instructions", "method": "auto" | "code", "callback"}``;
-what the callback returns is kept.
+`authorize` the person is asked for the key. For ``oauth`` it is ``{"url", "instructions", "method": "auto" | "code",
+"callback"}``; what the callback returns is kept.
 """
 
 import difflib
