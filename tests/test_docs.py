@@ -116,6 +116,13 @@ def test_a_page_is_short_enough_to_be_read(page: Path) -> None:
     assert words <= WORDS, f"{words} words"
 
 
+@pytest.mark.parametrize("section", ["tutorials", "guides", "concepts", "reference"])
+def test_each_page_stands_in_the_index_of_its_section(section: str) -> None:
+    index = ROOT / "docs" / section / "index.md"
+    linked = {index.parent / target for target in re.findall(r"\]\(([^)#:]+\.md)", index.read_text("utf-8"))}
+    assert set(index.parent.rglob("*.md")) - {index} <= linked
+
+
 def prose(page: Path) -> str:
     """The page without its blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
