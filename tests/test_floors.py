@@ -1,6 +1,6 @@
 """The house has floors: a room imports only rooms that stand before it, and nothing inside a function.
 
-docs/architecture.md shows the floors in a picture.
+docs/concepts/architecture.md shows the floors in a picture.
 """
 
 import ast
@@ -42,6 +42,7 @@ LAZY = {
     "cli": None,
     "server": None,
     "jshost": {"nodesemver"},
+    "settings": {"importlib.metadata"},
     "plugin": {"importlib"},
     "plugins": {"regex", "httpx2"},
     "provider": {"email"},
@@ -96,7 +97,7 @@ def test_every_room_has_its_place_in_the_order() -> None:
 
 
 def test_the_picture_shows_every_room_in_order() -> None:
-    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text("utf-8")
+    page = (SOURCE.parents[1] / "docs" / "concepts" / "architecture.md").read_text("utf-8")
     picture = page[page.index("```mermaid") : page.index("words --> outside")]
     shown = [room for row in re.findall(r"^ {4}(.+)$", picture, re.M) for room in row.split(" --- ")]
     assert [*shown, "__main__"] == ORDER

@@ -20,10 +20,10 @@ FILES = sorted(set(SOURCE.rglob("*.py")) - {GENERATED})
 
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
-MODULES = 511
-CODE = 68_400
+MODULES = 512
+CODE = 68_550
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 49_600
+CODE_OF_THE_CORE = 49_750
 """The same without `plugins`."""
 
 SHARED_NAMES = 9

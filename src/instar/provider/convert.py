@@ -112,6 +112,16 @@ class Converter(ABC, Generic[Form]):
         """Return the values of a message that `convert` reads."""
         return values_of(message)
 
+    def of_request(self, request: ModelRequest) -> list[Converted[Form]]:
+        """Return a request's converted messages, without empty ones: those that `ModelRequest.made` lacks are made."""
+        if request.made is None:
+            return self.converted(request.messages)
+        made = request.made.setdefault(self, [])
+        for message in request.messages[len(made) :]:
+            form, data = self.convert(message)
+            made.append(Converted([], form, piece(message.info.id, data)))
+        return [one for one in made[: len(request.messages)] if one.form]
+
     def converted(self, messages: Sequence[WithParts]) -> list[Converted[Form]]:
         """Return the converted messages, without empty ones."""
         found = []
@@ -198,7 +208,7 @@ class ChatConverter(Converter[bytes]):
 def conversation(system: list[str], messages: Sequence[Converted[bytes]]) -> bytes:
     """Return the JSON array of a conversation."""
     head = [encode(message) for message in _system_messages(system)]
-    return b"[" + b",".join([*head, *(message.form for message in messages)]) + b"]"
+    return b"[%b]" % b",".join(head + [message.form for message in messages])
 
 
 def sent(request: ModelRequest, messages: Sequence[Converted[bytes]], body: bytes = b"") -> Sent:
