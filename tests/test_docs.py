@@ -122,6 +122,13 @@ def test_no_two_pages_have_one_name() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize("section", ["tutorials", "guides", "concepts", "reference"])
+def test_each_page_stands_in_the_index_of_its_section(section: str) -> None:
+    index = ROOT / "docs" / section / "index.md"
+    linked = {index.parent / target for target in re.findall(r"\]\(([^)#:]+\.md)", index.read_text("utf-8"))}
+    assert set(index.parent.rglob("*.md")) - {index} <= linked
+
+
 def prose(page: Path) -> str:
     """The page without its blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)

@@ -5,7 +5,7 @@ Begin with `points.py`, the hook points, and `interface.py`, what a plugin is gi
 `load.py` loads plugins. For writers of plugins: ``docs/guides/plugins.md``, ``docs/reference/plugin-api.md``.
 """
 
-from instar import event, git, message, process, sandbox, wire
+from instar import event, git, message, process, wire
 from instar.api.operation import Bound, Operation, operation, operations
 from instar.api.project import WorkspaceInfo
 from instar.api.session import Busy, CommandBody, Invalid, NotFound, PromptBody, SessionBody
