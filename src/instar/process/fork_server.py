@@ -108,8 +108,9 @@ class ForkServers:
         shared = None if confine is None else confine.shared(env, cwd)
         if confine is not None and shared is None:
             return None
-        if shared is not None:
-            wanted = interpreter(Path(argv[0]), cwd, shared.environment(env)) or wanted
+        given = env if shared is None else shared.environment(env)
+        if given is not env:
+            wanted = interpreter(Path(argv[0]), cwd, given) or wanted
         found = self._kept((wanted._replace(version=()), confine), wanted, shared)
         return found if found is not None and found.usable else None
 

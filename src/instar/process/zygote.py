@@ -48,7 +48,7 @@ import time
 import traceback
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 # Imported for the scripts, which find them already there.
 WARM = (
@@ -107,7 +107,7 @@ class Zygote(launcher.Launcher):
         self.compiled[path] = source, code
         return code
 
-    def become(self, request: Any, prepared: types.CodeType) -> None:
+    def become(self, request: Any, prepared: types.CodeType) -> NoReturn:
         """Run the script as ``__main__``, and end as the interpreter would."""
         self.control.close()
         os.environ.update(request["env"])
