@@ -99,6 +99,17 @@ def test_tests_that_a_page_names_are_there(page: Path) -> None:
     assert not missing
 
 
+WORDS = 2500
+"""What a reader takes in at one sitting. Tables that are made from the code do not count."""
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=name)
+def test_a_page_is_short_enough_to_be_read(page: Path) -> None:
+    generated = r"<!--[^>]*\bbegin\b.*?<!--[^>]*\bend\b[^>]*-->"
+    words = len(re.sub(generated, "", page.read_text("utf-8"), flags=re.DOTALL).split())
+    assert words <= WORDS, f"{words} words"
+
+
 def prose(page: Path) -> str:
     """The page without its blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)

@@ -14,14 +14,16 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "instar"
-FILES = sorted(SOURCE.rglob("*.py"))
+GENERATED = SOURCE / "_version.py"
+"""The build writes it."""
+FILES = sorted(set(SOURCE.rglob("*.py")) - {GENERATED})
 
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
-MODULES = 514
-CODE = 68_400
+MODULES = 515
+CODE = 68_550
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 49_600
+CODE_OF_THE_CORE = 49_750
 """The same without `plugins`."""
 
 SHARED_NAMES = 9
@@ -85,7 +87,7 @@ def code_lines(path: Path) -> int:
 
 
 def test_there_are_no_more_rooms_and_modules_than_a_newcomer_can_learn() -> None:
-    ours = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
+    ours = {"__init__.py", "__main__.py", "py.typed", "__pycache__", GENERATED.name}
     assert len({entry.name for entry in SOURCE.iterdir()} - ours) <= ENTRIES
     assert len(FILES) <= MODULES
 

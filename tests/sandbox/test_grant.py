@@ -58,7 +58,7 @@ async def test_a_script_writes_the_folders_it_was_granted_and_no_others(
     ]
     after = home.guarded() | state_of(home.workspace / "src")
     if level.name == "landlock":
-        # As docs/sandbox.md says: modes and times are not Landlock's.
+        # As docs/reference/confinement.md says: modes and times are not Landlock's.
         before, after = ({name: one.split()[-1] for name, one in each.items()} for each in (before, after))
     assert after == before
 

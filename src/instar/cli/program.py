@@ -52,6 +52,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "aside": ("instar.cli.aside:command", "List or put back what a model made that would run later."),
         "config": ("instar.cli.config:command", "Show or check the settings, or print their schema."),
         "doctor": ("instar.cli.doctor:command", "Check what instar needs, and say what to do."),
+        "docs": ("instar.cli.docs:command", "Print a page of the documentation, or list the pages."),
         "init": ("instar.cli.init:command", "Make a folder with an evolve workspace of your own."),
         "completion": ("instar.cli.completion:command", "Print a completion script for a shell."),
     }

@@ -3,7 +3,7 @@
 A hook point has a typed input (read it), a typed output, a struct (change it in place), and an error policy:
 a failing plugin at a *gate* refuses the action; anywhere else its half-made changes are discarded,
 ``plugin.error`` is published, and the turn goes on. Names and payloads are opencode's
-(https://opencode.ai/docs/plugins); the last group is our own. ``docs/plugins.md`` lists them all.
+(https://opencode.ai/docs/plugins); the last group is our own. ``docs/reference/hook-points.md`` lists them all.
 """
 
 from typing import Any, Final, Generic, Literal, TypeVar

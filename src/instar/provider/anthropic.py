@@ -235,7 +235,7 @@ class Anthropic(HTTPAdapter):
         Tools and system come first, as they do in the cache's prefix.
         """
         model = request.model
-        messages = self._converter(model.ref, attachment=model.attachment).converted(request.messages)
+        messages = self._converter(model.ref, attachment=model.attachment).of_request(request)
         tools = [_tool(spec) for spec in request.tools]
         system = [encode(_text(text)) for text in request.system if text.strip()]
         wire: Plain = {"model": model.wire_id or model.id}

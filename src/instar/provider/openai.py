@@ -238,7 +238,7 @@ class OpenAI(HTTPAdapter):
         """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`."""
         model = request.model
         converter = self._converter(attachment=model.attachment, reasoning_field=reasoning_field(model))
-        messages = converter.converted(request.messages)
+        messages = converter.of_request(request)
         wire: Plain = {
             "model": model.wire_id or model.id,
             "messages": msgspec.Raw(conversation(request.system, messages)),

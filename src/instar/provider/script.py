@@ -1,4 +1,4 @@
-"""The text of a scripted model's script (``docs/scripted.md``), read into sections."""
+"""The text of a scripted model's script (``docs/reference/scripted.md``), read into sections."""
 
 import re
 import textwrap

@@ -5,7 +5,7 @@ They are git's own steering of a project (hooks, configuration, what stands for 
 when that ends; a content is read only where the signature is another. What changed waits until somebody decides.
 """
 # A look at them must take less than a millisecond.
-# ruff: noqa: PTH112, PTH113, PTH115, PTH118, PTH119, PTH120, PTH207
+# ruff: noqa: PTH112, PTH113, PTH115, PTH116, PTH118, PTH119, PTH120, PTH207
 
 import glob
 import os
@@ -13,7 +13,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -90,6 +90,7 @@ class GuardedPlaces:
         self._more: list[GuardedPlace] = []
         self._real = {self.worktree: self.worktree}
         self._absent: dict[str, tuple[str, Signature]] = {}
+        self._listed: dict[tuple[str, re.Pattern[str]], tuple[Signature, list[str], list[str]]] = {}
 
     @property
     def due(self) -> bool:
@@ -228,9 +229,27 @@ class GuardedPlaces:
                 found[base] = place, _signature(status, young)
             if names is None or (is_link and self._real.get(base, "") not in ("", os.path.realpath(base))):
                 continue
-            for path, inner in _files(base, names, place.depth):
+            for path, inner in self._files(base, names, place.depth, young):
                 found[path] = place, _signature(inner, young)
         return found
+
+    def _files(
+        self, folder: str, names: re.Pattern[str], depth: int, young: int
+    ) -> Iterator[tuple[str, os.stat_result]]:
+        """The files that match, down to `depth`. A folder is listed anew when something was made or removed in it."""
+        try:
+            now = _signature(os.stat(folder), young)
+        except OSError:
+            return
+        before, files, folders = self._listed.get((folder, names), (None, [], []))
+        if before != now:
+            files, folders = _list(folder, names)
+            self._listed[folder, names] = now, files, folders
+        for path in files:
+            with suppress(OSError):
+                yield path, os.lstat(path)
+        for inner in folders if depth > 1 else ():
+            yield from self._files(inner, names, depth - 1, young)
 
 
 def machine_places(root: str, home: str) -> list[GuardedPlace]:
@@ -330,19 +349,20 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _files(folder: str, names: re.Pattern[str], depth: int) -> list[tuple[str, os.stat_result]]:
-    found: list[tuple[str, os.stat_result]] = []
+def _list(folder: str, names: re.Pattern[str]) -> tuple[list[str], list[str]]:
+    """The paths in a folder that match, and those of its folders."""
+    files: list[str] = []
+    folders: list[str] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    if depth > 1:
-                        found += _files(entry.path, names, depth - 1)
+                    folders.append(entry.path)
                 elif names.search(entry.name):
-                    found.append((entry.path, entry.stat(follow_symlinks=False)))
+                    files.append(entry.path)
     except OSError:
-        return found
-    return found
+        return files, folders
+    return files, folders
 
 
 def _seen(path: str, seen: dict[str, Signature | None]) -> Signature | None:

@@ -182,12 +182,11 @@ class Sessions:
         self._open[live.id] = live
         self._recent.pop(live.id, None)
         self._recent[live.id] = live
-        size = sum(map(_size, self._recent.values()))
-        for one in [one for one in self._recent.values() if one.is_plain][:-1]:
-            if size <= _KEPT:
-                break
-            size -= _size(one)
-            del self._recent[one.id]
+        size = sum([_STATE + len(one.history) for one in self._recent.values()])
+        for one in list(self._recent.values())[:-1] if size > _KEPT else ():
+            if size > _KEPT and one.is_plain:
+                size -= _STATE + len(one.history)
+                del self._recent[one.id]
 
     def _forget(self, session_id: str) -> None:
         self._open.pop(session_id, None)
@@ -231,7 +230,17 @@ class Sessions:
 
         What nobody awaits shares a transaction with what is saved next. Raises `StoreError`, then or now.
         """
+        for write in saving.writes:
+            if isinstance(write, PutPart):
+                self._note_saved(write.part.session_id, write.part.message_id)
+            elif isinstance(write, PutMessage):
+                self._note_saved(write.message.session_id, write.message.id)
         return self._store.commit(saving.writes, saving.events)
+
+    def _note_saved(self, session_id: str, message_id: str) -> None:
+        live = self._open.get(session_id)
+        if live is not None:
+            live.saved(message_id)
 
     def save_soon(self, saving: Saving) -> None:
         """Save it with the next transaction, without waiting; errors are logged."""
@@ -254,10 +263,12 @@ class Sessions:
         is then not in the history.
         """
         happened = [*before, message_updated(message), *map(part_updated, parts), *after]
-        known = live.find(message.id)
+        known = live.find_as_it_stands(message)
         found = known or WithParts(info=message, parts=[])
         if known is None:
             live.insert(found)
+        else:
+            live.saved(message.id)
         found.info = message
         found.parts.extend(parts)
         writes = [PutMessage(message), *(PutPart(part) for part in parts), *more]
@@ -299,6 +310,7 @@ class Sessions:
     async def drop_part(self, holder: WithParts, part: Part) -> None:
         """Delete a part of a message."""
         holder.parts.remove(part)
+        self._note_saved(part.session_id, part.message_id)
         gone = event.PartRemoved(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
         await self._store.commit([DropPart(part.id)], [make(gone)])
 
@@ -419,10 +431,6 @@ class Sessions:
             raise NotFound(f"Session not found: {live.id}")
         origins = await self._store.origins(live.id)
         live.load(session, await self._store.messages(live.id), origins)
-
-
-def _size(live: SessionState) -> int:
-    return _STATE + len(live.history)
 
 
 def slug() -> str:

@@ -1,7 +1,8 @@
 """Plugin folders: what a person installed of Claude Code's plugins and of Agent Plugins, as they accepted it.
 
-A plugin folder brings commands, agents, skills, rules of hooks and MCP servers (`docs/plugin-folders.md`). Its files
-are kept as accepted content (`instar.settings.steering`) and laid out where children of the model may read them: the
+A plugin folder brings commands, agents, skills, rules of hooks and MCP servers (`docs/guides/plugin-folders.md`).
+Its files are kept as accepted content (`instar.settings.steering`) and laid out where children of the model may read
+them: the
 folder or repository that it came from is not looked at again until the person says so. Its rules and servers are
 layers of the settings below the person's own; `instar.definitions` reads the rest.
 """
