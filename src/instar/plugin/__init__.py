@@ -2,7 +2,7 @@
 
 The flagships under ``instar.plugins`` import nothing else of instar. The room may import those of `wire` to `client`.
 Begin with `points.py`, the hook points, and `interface.py`, what a plugin is given; `door.py` runs the hooks, and
-`load.py` loads plugins. For writers of plugins: ``docs/guides/plugins.md``.
+`load.py` loads plugins. For writers of plugins: ``docs/guides/plugins.md``, ``docs/reference/plugin-api.md``.
 """
 
 from instar import event, git, message, process, wire

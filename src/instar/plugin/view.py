@@ -1,5 +1,5 @@
 """The declared tree: what a room or a plugin shows of itself, and what of it may be set or called
-(`docs/guides/plugins.md`).
+(`docs/reference/plugin-api.md`).
 
 A *view* hangs nodes under a dotted path: a `Value` is read and perhaps written, a `Method` is called, a `Branch`
 holds others. Nothing else of a room can be reached through it: readers return plain data (JSON's types, and `Secret`

@@ -13,7 +13,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -235,21 +235,25 @@ class GuardedPlaces:
 
     def _files(
         self, folder: str, names: re.Pattern[str], depth: int, young: int
-    ) -> Iterator[tuple[str, os.stat_result]]:
+    ) -> list[tuple[str, os.stat_result]]:
         """The files that match, down to `depth`. A folder is listed anew when something was made or removed in it."""
+        found: list[tuple[str, os.stat_result]] = []
         try:
             now = _signature(os.stat(folder), young)
         except OSError:
-            return
+            return found
         before, files, folders = self._listed.get((folder, names), (None, [], []))
         if before != now:
             files, folders = _list(folder, names)
             self._listed[folder, names] = now, files, folders
         for path in files:
-            with suppress(OSError):
-                yield path, os.lstat(path)
+            try:
+                found.append((path, os.lstat(path)))
+            except OSError:
+                continue
         for inner in folders if depth > 1 else ():
-            yield from self._files(inner, names, depth - 1, young)
+            found += self._files(inner, names, depth - 1, young)
+        return found
 
 
 def machine_places(root: str, home: str) -> list[GuardedPlace]:
