@@ -239,19 +239,19 @@ LOOKED_AT = ("command", "filePath", "pattern", "url", "subagent_type", "name", "
 
 
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
-    ("agents.md", "fields"): lambda: block("AgentConfig"),
-    ("commands.md", "fields"): lambda: block("CommandConfig"),
-    ("configuration.md", "keys"): keys,
-    ("configuration.md", "shield"): lambda: section("shield"),
-    ("configuration.md", "evolve"): lambda: section("evolve"),
-    ("configuration.md", "mcp_server"): lambda: section("mcp_server"),
-    ("configuration.md", "storage"): lambda: section("storage"),
-    ("formatters-and-lsp.md", "formatters"): formatters,
-    ("formatters-and-lsp.md", "servers"): servers,
-    ("reliability.md", "faults"): faults,
-    ("permissions.md", "defaults"): defaults,
-    ("permissions.md", "agents"): agents,
-    ("permissions.md", "tools"): tools,
+    ("guides/agents.md", "fields"): lambda: block("AgentConfig"),
+    ("guides/commands.md", "fields"): lambda: block("CommandConfig"),
+    ("reference/configuration.md", "keys"): keys,
+    ("reference/guards.md", "shield"): lambda: section("shield"),
+    ("reference/guards.md", "evolve"): lambda: section("evolve"),
+    ("reference/guards.md", "mcp_server"): lambda: section("mcp_server"),
+    ("reference/guards.md", "storage"): lambda: section("storage"),
+    ("guides/formatters-and-lsp.md", "formatters"): formatters,
+    ("guides/formatters-and-lsp.md", "servers"): servers,
+    ("concepts/reliability.md", "faults"): faults,
+    ("reference/permissions.md", "defaults"): defaults,
+    ("reference/permissions.md", "agents"): agents,
+    ("reference/permissions.md", "tools"): tools,
 }
 
 

@@ -19,8 +19,9 @@ from instar.definitions.agent import shipped_prompt
 from instar.message import Rule
 from instar.settings.config import CommandConfig, Config
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
-_MENTION: Final = re.compile(r"(?<![\w`@/.])@([^\s`,@\0]+)")
+_MENTION: Final = late_pattern(r"(?<![\w`@/.])@([^\s`,@\0]+)")
 _ENDINGS: Final = ".,;:!?)]}>'\""
 
 
@@ -84,10 +85,10 @@ def _file(path: Path) -> Plain:
     return {"type": "file", "mime": mime, "filename": path.name, "url": path.absolute().as_uri()}
 
 
-_WORD: Final = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
-_QUOTED: Final = re.compile(r""""([^"]*)"|'([^']*)'""")
-_PLACE: Final = re.compile(r"\$(?:(\d+)|([A-Z][A-Z0-9_]*)(?![A-Za-z0-9_]))")
-SHELL: Final = re.compile(r"(?<!\S)!`([^`]+)`")
+_WORD: Final = late_pattern(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
+_QUOTED: Final = late_pattern(r""""([^"]*)"|'([^']*)'""")
+_PLACE: Final = late_pattern(r"\$(?:(\d+)|([A-Z][A-Z0-9_]*)(?![A-Za-z0-9_]))")
+SHELL: Final = late_pattern(r"(?<!\S)!`([^`]+)`")
 """A shell command in a template; in ``$!`` of a table in Markdown the mark stands behind something."""
 _ALL: Final = "ARGUMENTS"
 

@@ -1,4 +1,5 @@
-"""The declared tree: what a room or a plugin shows of itself, and what of it may be set or called (`docs/plugins.md`).
+"""The declared tree: what a room or a plugin shows of itself, and what of it may be set or called
+(`docs/reference/plugin-api.md`).
 
 A *view* hangs nodes under a dotted path: a `Value` is read and perhaps written, a `Method` is called, a `Branch`
 holds others. Nothing else of a room can be reached through it: readers return plain data (JSON's types, and `Secret`
@@ -12,8 +13,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
-NAME: Final = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+NAME: Final = late_pattern(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 """A name in the tree; what begins with two underscores is Python's own and never part of it."""
 KEYWORDS: Final = frozenset(
     (

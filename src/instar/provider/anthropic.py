@@ -12,7 +12,6 @@ however many blocks lie between (Anthropic looks back 20). Nothing else differs 
 step's blocks, their marks taken off, begin the next step's.
 """
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -62,6 +61,7 @@ from instar.provider.protocol import (
     piece,
 )
 from instar.wire import Plain, encode
+from instar.wire.pattern import late_pattern
 
 VERSION: Final = "2023-06-01"
 INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
@@ -73,11 +73,11 @@ BEGINNING: Final = "[The conversation goes on.]"
 """Stands before an answer that begins the history, as after a removed message."""
 METADATA: Final = "anthropic"
 """The key of a reasoning part's metadata under which opencode 1.18 keeps what Anthropic wants back."""
-_FIXED_SAMPLING: Final = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
+_FIXED_SAMPLING: Final = late_pattern(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
 """Models that refuse ``temperature``, ``top_p`` and ``top_k`` (from Claude Opus 4.7 on)."""
 _BODY_NAMES: Final = {"topK": "top_k", "serviceTier": "service_tier", "stopSequences": "stop_sequences"}
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_NOT_IN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_IN_ID: Final = late_pattern(r"[^a-zA-Z0-9_-]")
 _REASONS: Final = {
     "end_turn": "stop",
     "stop_sequence": "stop",

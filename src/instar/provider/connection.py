@@ -16,7 +16,6 @@ not, so that only the file's owner may read it. ``python -m bench.caching FILE``
 import asyncio
 import logging
 import os
-import re
 import ssl
 import time
 from abc import ABC, abstractmethod
@@ -44,6 +43,7 @@ from instar.provider.protocol import (
     length,
 )
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 from instar.wire.sse import EventParser, EventTooLongError
 
 log = logging.getLogger("instar.provider")
@@ -66,7 +66,7 @@ FILE_TOKENS: Final = 1_500
 _CONNECT_TIMEOUT: Final = 10.0
 _WRITE_TIMEOUT: Final = 60.0
 _DRAIN: Final = 0.25
-_BASE64: Final = re.compile(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/=]{2000,}"')
+_BASE64: Final = late_pattern(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/=]{2000,}"')
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _CONNECTION_HEADERS: Final = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 """Headers of a request that whoever makes the connection sets."""

@@ -4,7 +4,6 @@ Provider block options that it reads beside those of `connection`, with opencode
 session as ``prompt_cache_key``); ``includeUsage`` (false leaves ``stream_options`` out).
 """
 
-import re
 import secrets
 from collections.abc import Mapping
 from functools import cache
@@ -30,8 +29,9 @@ from instar.provider.protocol import (
     UsageUpdate,
 )
 from instar.wire import Plain, encode
+from instar.wire.pattern import late_pattern
 
-_REASONING_NAME: Final = re.compile(r"^(?:o\d|gpt-[5-9])(?!.*-chat)")
+_REASONING_NAME: Final = late_pattern(r"^(?:o\d|gpt-[5-9])(?!.*-chat)")
 _BODY_NAMES: Final = {
     "reasoningEffort": "reasoning_effort",
     "textVerbosity": "verbosity",

@@ -1,9 +1,9 @@
 """The prefix of a session's requests: what a provider's cache can serve of it, and what broke it.
 
 Providers charge a tenth for the input tokens that stand, byte for byte, at the beginning of an earlier request
-(docs/caching.md). So each request of a session should begin with all of the one before: its tools, its system prompt,
-its messages. Where one does not, a `Break` is booked: which block changed first, and who changed it. `breaks` reads
-them back; ``instar stats`` shows the plugins among them.
+(docs/concepts/caching.md). So each request of a session should begin with all of the one before: its tools, its
+system prompt, its messages. Where one does not, a `Break` is booked: which block changed first, and who changed it.
+`breaks` reads them back; ``instar stats`` shows the plugins among them.
 
 How a request is compared: `Sent` gives the digests of its pieces. The last request's pieces are kept in memory, so
 that comparing a history of 2,000 messages takes a fraction of a millisecond; a `Note` of them is kept durably, so

@@ -42,6 +42,7 @@ from instar.provider.scripted import script_path, shipped_names
 from instar.settings.config import Config, ModelConfig, ProviderConfig
 from instar.settings.install import installing
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 from instar.wire.secret import Secret, masked
 
 log = logging.getLogger("instar.provider")
@@ -60,7 +61,7 @@ _ADAPTERS: Final = {SCRIPTED: "Scripted", "library": "Library", "anthropic": "An
 _OPTION_NAMES: Final = {"api_key": "apiKey", "base_url": "baseURL"}
 _PRICES: Final = ("input", "output", "cache_read", "cache_write")
 _CONNECTION_OPTIONS: Final = ("baseURL", "apiKey", "headers")
-_VERSION_NUMBER: Final = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
+_VERSION_NUMBER: Final = late_pattern(r"(?<!\d)\d{1,2}(?!\d)")
 """Part of a model's version; a date has more digits."""
 
 _Names = list[str]

@@ -1,4 +1,4 @@
-"""The scripted model: a provider whose answers stand in a text file (``docs/scripted.md``).
+"""The scripted model: a provider whose answers stand in a text file (``docs/reference/scripted.md``).
 
 The session's history decides which answer comes next, so that it survives a restart, a fork and a revert. An answer of
 this model in the history took one turn of the script. Not counted are answers that a rule gave (`== when`), and answers
@@ -54,15 +54,16 @@ from instar.provider.script import (
     ScriptSection,
     parse,
 )
+from instar.wire.pattern import late_pattern
 
 _SHIPPED: Final = Path(__file__).parent / "scripts"
 _ECHO: Final = ModelScript(
-    "the built-in echo script", rules=[ScriptSection(1, [Say("{{user}}")], when=re.compile(""))]
+    "the built-in echo script", rules=[ScriptSection(1, [Say("{{user}}")], when=late_pattern(""))]
 )
 _TITLE_WORDS: Final = 6
 _INPUT_TOKENS: Final = 100
-_CALL_ID: Final = re.compile(r"call_([tw])(\d+)(?:_(\d+))?_\d+$")
-_TEMPLATE: Final = re.compile(r"\{\{(user|last|tool|last\.tool\.output|turn|session|tools|match\.\d)\}\}")
+_CALL_ID: Final = late_pattern(r"call_([tw])(\d+)(?:_(\d+))?_\d+$")
+_TEMPLATE: Final = late_pattern(r"\{\{(user|last|tool|last\.tool\.output|turn|session|tools|match\.\d)\}\}")
 
 
 class ScriptPosition(msgspec.Struct):

@@ -3,9 +3,9 @@
 A copy is an overlay, else a tree of reflinks, else of plain copies. Hard links are not used: a program that writes into
 a file in place would change the original.
 
-The workspace itself is read-only at its own path, but for what a script was granted (docs/evolve.md). A folder is
-opened step by step, never through a link. What is mounted or granted is what was opened: a program that puts a link in
-its place meanwhile gains nothing.
+The workspace itself is read-only at its own path, but for what a script was granted (docs/concepts/authority.md). A
+folder is opened step by step, never through a link. What is mounted or granted is what was opened: a program that
+puts a link in its place meanwhile gains nothing.
 """
 
 import contextlib

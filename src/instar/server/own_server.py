@@ -1,6 +1,6 @@
 """The server that plugins use where instar runs none: on loopback, with a password of its own.
 
-A JavaScript plugin's `client` speaks HTTP (docs/plugins.md); the first request starts the server.
+A JavaScript plugin's `client` speaks HTTP (docs/guides/plugins-javascript.md); the first request starts the server.
 """
 
 import asyncio

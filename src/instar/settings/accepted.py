@@ -13,7 +13,6 @@ waited for or trusted. Content counts only when its hash says so.
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 import stat
 import time
@@ -23,8 +22,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from instar.wire.document import open_regular
+from instar.wire.pattern import late_pattern
 
-_ID: Final = re.compile(rb"[0-9a-f]{40}\n")
+_ID: Final = late_pattern(rb"[0-9a-f]{40}\n")
 _FOLDER: Final = 0o40000
 _CONFIG: Final = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n[gc]\n\tauto = 0\n"
 """Objects stay as single files: this module reads no packs."""

@@ -25,7 +25,6 @@ from instar.tool import background
 from instar.turn import loop
 from instar.turn.compaction import last_answer
 from instar.turn.model_call import STOPPED, announce, give_title, message_error, wants_title
-from instar.turn.steering import settle
 
 log = logging.getLogger("instar.turn")
 
@@ -272,6 +271,9 @@ class Turns:
         places = self._instance.children.steering
         if places is None or not places.due:
             return
+        # Start-up time: in most turns nothing of the kind changed.
+        from instar.turn.steering import settle
+
         if live is None or not live.history:
             await settle(self._instance)
         else:

@@ -14,12 +14,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
-_TOKEN: Final = re.compile(
+from instar.wire.pattern import late_pattern
+
+_TOKEN: Final = late_pattern(
     r'(?P<string>"(?:[^"\\\n]|\\.)*"?)|(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)|(?P<open>/\*)|(?P<comma>,)'
     r"|(?P<close>[\]}])|(?P<space>\s+)|(?P<other>[^\s\"/,\]}]+|/)",
     re.DOTALL,
 )
-_SPACE: Final = re.compile(r"\s*")
+_SPACE: Final = late_pattern(r"\s*")
 _TOO_DEEP: Final = "expected fewer levels of brackets, found too many"
 _EXPECTED: Final = {
     "Expecting property name enclosed in double quotes": "a key in double quotes",

@@ -16,7 +16,7 @@ from instar.plugin import ToolFailure
 from instar.plugins.evolve.attempt import Stage
 from instar.plugins.evolve.evolution import Step
 
-DOCS = Path(__file__).parents[3] / "docs" / "evolve.md"
+DOCS = Path(__file__).parents[3] / "docs" / "concepts" / "gate.md"
 
 ADDED = '''
 @tool(who="Whom to greet.")
