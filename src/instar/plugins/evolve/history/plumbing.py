@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from instar.plugin import git, process
-from instar.plugins.evolve.history.repository import WorkspaceRepository, git_at_work
+from instar.plugins.evolve.history.repository import WorkspaceRepository, both, git_at_work
 from instar.plugins.evolve.workspace import GUARDED
 
 ABANDONED: Final = 30.0
@@ -195,12 +195,14 @@ class Plumbing(WorkspaceRepository):
         """
         async with self.folder.index(aside / "theirs", patience):
             self._refuse_under_way()
-            parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
+            head = self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)
+            named, alone = await both(head, self._left_alone(wanted))
+            parent = named.strip()
             against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
-            alone = await self._left_alone(wanted)
             wanted = [path for path in wanted if path not in alone]
-            staged = await self._staged(against, wanted)
-            tree, changed, waiting = await self._tree(wanted, parent, against, aside / "one")
+            staged, (tree, changed, waiting) = await both(
+                self._staged(against, wanted), self._tree(wanted, parent, against, aside / "one")
+            )
             other = {path for path in changed if staged.get(path, changed[path]) != changed[path]}
             staging = [path for path in other if not is_guarded(path)]
             if staging:
@@ -214,16 +216,18 @@ class Plumbing(WorkspaceRepository):
                 return CommitResult(None, parent, waiting)
             parents = ["-p", parent] if parent else []
             commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
-            short = (await self.text("rev-parse", "--short", commit)).strip()
             # A guarded file that the person has staged otherwise stays staged so: HEAD has what went live.
             follow = {path: one for path, one in changed.items() if path not in other or one.is_new}
             lines = [_line(path, one) for path, one in follow.items()]
-            await self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")})
+            short, _ = await both(
+                self.text("rev-parse", "--short", commit),
+                self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")}),
+            )
             self._refuse_under_way()
             subject = message.partition("\n")[0]
             await self.text("update-ref", "-m", f"commit: {subject}", "HEAD", commit, parent or _NONE)
-        log.info("git=committed id=%s files=%s", short, ",".join(changed))
-        return CommitResult(WorkspaceCommit(short, list(changed)), commit, waiting)
+        log.info("git=committed id=%s files=%s", short.strip(), ",".join(changed))
+        return CommitResult(WorkspaceCommit(short.strip(), list(changed)), commit, waiting)
 
     def _refuse_under_way(self) -> None:
         begun = self.folder.under_way()
@@ -239,9 +243,11 @@ class Plumbing(WorkspaceRepository):
         must not decide what its history holds of them.
         """
         aside = {"GIT_INDEX_FILE": str(index)}
-        await self.text("read-tree", parent or "--empty", env=aside)
         guarded = [path for path in wanted if is_guarded(path)]
-        await self._stage(await self._entries_of(guarded), aside)
+        lines, _ = await both(
+            self._entries_of(guarded), self.text("read-tree", parent or "--empty", env=aside)
+        )
+        await self._stage(lines, aside)
         waiting = await self._take([path for path in wanted if not is_guarded(path)], aside)
         tree = (await self.text("write-tree", env=aside)).strip()
         told = await self.bytes("diff-tree", "-r", "-z", "--no-renames", "--raw", against, tree)
