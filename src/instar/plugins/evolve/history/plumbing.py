@@ -154,6 +154,8 @@ _ASIDE: Final = {"core.sparseCheckout": "false", "index.sparse": "false"}
 
 LARGEST: Final = 100 << 20
 """Bytes of a file that is committed: each tool run waits for git, and common hosts refuse a larger one."""
+_STAGED: Final = ("diff-index", "--cached", "-z", "--no-renames", "--raw")
+"""Asks what an index has otherwise than a tree."""
 _MANY: Final = 500
 """Paths that are too many for arguments."""
 
@@ -249,14 +251,12 @@ class Plumbing(WorkspaceRepository):
         )
         await self._stage(lines, aside)
         waiting = await self._take([path for path in wanted if not is_guarded(path)], aside)
-        tree = (await self.text("write-tree", env=aside)).strip()
-        told = await self.bytes("diff-tree", "-r", "-z", "--no-renames", "--raw", against, tree)
-        return tree, _changes(told), waiting
+        tree, told = await both(self.text("write-tree", env=aside), self.bytes(*_STAGED, against, env=aside))
+        return tree.strip(), _changes(told), waiting
 
     async def _staged(self, against: str, wanted: Collection[str]) -> dict[str, GitEntry]:
         """The entries of these paths in the person's index that are not as HEAD has them."""
-        asked = ("diff-index", "--cached", "-z", "--no-renames", "--raw", against)
-        told = await self.bytes(*asked, "--", *_few(wanted))
+        told = await self.bytes(*_STAGED, against, "--", *_few(wanted))
         return {path: entry for path, entry in _changes(told).items() if path in wanted}
 
     async def _left_alone(self, wanted: Collection[str]) -> set[str]:
@@ -373,7 +373,7 @@ def _line(path: str, entry: GitEntry) -> bytes:
 
 
 def _changes(raw: bytes) -> dict[str, GitEntry]:
-    """Read ``git diff-tree --raw -z`` and its like: what stands at each path afterwards."""
+    """Read ``git diff-index --raw -z``: what stands at each path afterwards."""
     fields = iter(raw.split(b"\0"))
     found = {}
     for about in fields:
