@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside study campaign campaign-cluster fuzz setup release-check release-tables clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench bench-check beside study campaign campaign-cluster fuzz setup release-check release-tables docs clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -67,8 +67,8 @@ test-cluster: $(VENV)/.dev ## test the store, sessions and the server on Postgre
 	  { echo "make test-cluster needs PostgreSQL and Caddy (Debian: apt install postgresql caddy)" >&2; exit 1; }
 	@INSTAR_POSTGRESQL=1 $(TESTS) -m "not slow" tests/store tests/session tests/server
 
-test-page: $(VENV)/.dev $(VENV)/.page ## test the page in Chromium: pip and npm fetch 130 MB, apt the browser; makes the pictures of the docs
-	@INSTAR_PAGE=$(VENV)/page $(TESTS) $(if $(AGAIN),,-n 2 --ignore tests/page/test_speed.py) tests/page
+test-page: $(VENV)/.dev $(VENV)/.page $(VENV)/.docs ## test the page and the site in Chromium: pip and npm fetch 190 MB, apt the browser; makes the pictures of the docs
+	@INSTAR_PAGE=$(VENV)/page INSTAR_SITE=$(VENV)/docs $(TESTS) $(if $(AGAIN),,-n 2 --ignore tests/page/test_speed.py) tests/page
 	@# Alone: a browser that another one slows down draws fewer frames.
 	@$(if $(AGAIN),,INSTAR_PAGE=$(VENV)/page $(BIN)/python -m pytest tests/page/test_speed.py)
 
@@ -84,6 +84,12 @@ test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages
 
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench
+
+bench-check: $(VENV)/.dev ## count the instructions of pieces of the work and fail where one grew by a tenth: 2 minutes; KEEP=1 keeps the new counts; apt installs valgrind
+	@command -v valgrind >/dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq valgrind >/dev/null; } || \
+	  { echo "make bench-check needs valgrind (Debian: apt install valgrind)" >&2; exit 1; }
+	@$(BIN)/python -m bench.instructions $(if $(KEEP),--keep)
 
 beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 200 MB
 	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)
@@ -122,8 +128,11 @@ release-tables: $(VENV)/.release ## ask PyPI for wheels for each system, and wei
 	@$(VENV)/release/bin/python -m release.wheels $(if $(RECORD),--record)
 	@$(VENV)/release/bin/python -m release.extras $(if $(RECORD),--record)
 
+docs: $(VENV)/.docs ## build the site into site/: searched and read without a server and a network; pip and npm fetch 60 MB
+	@$(VENV)/docs/bin/python docs/site.py --packages $(VENV)/docs/npm --source $(VENV)/docs/source
+
 clean: ## remove what make made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A virtual environment in the folder $(1): by uv where there is one. Debian's python3 alone makes it without pip; then the
 # pip of the system fills it.
@@ -201,6 +210,15 @@ $(VENV)/.page: Makefile | $(VENV)/.dev
 	$(call packages,$(VENV),'playwright>=1.49')
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/page typescript@5.9.3 @biomejs/biome@2 axe-core@4 preact@11.2.0 \
 	  htm@3.1.1 marked@18.2.1 @speed-highlight/core@2.1.0
+	@touch $@
+
+# Apart: nothing of instar's imports it. zensical 0.0.74 and later need a package that PyPI does not have everywhere.
+$(VENV)/.docs: Makefile
+	@command -v npm >/dev/null || { echo "make docs needs npm (Debian: apt install npm)" >&2; exit 1; }
+	@echo "installing what builds the site into $(VENV)/docs"
+	$(call environment,$(VENV)/docs)
+	$(call packages,$(VENV)/docs,zensical==0.0.73)
+	@mkdir -p $(VENV)/docs/npm && cd $(VENV)/docs/npm && npm pack --silent mermaid@12.3.0 iframe-worker@1.0.4 >/dev/null
 	@touch $@
 
 # Apart: its plugin for pytest would be loaded by every test.

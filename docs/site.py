@@ -1,7 +1,7 @@
 """Build the site from the pages: `make docs`. It works from the file system, and asks no other address.
 
-The pages are copied beside those of the project's root that they link to (AGENTS.md, CHANGELOG.md, …); the order of the
-navigation is that of the links in each folder's index.md. What zensical would fetch is put into the site: the script that
+The pages are copied beside those of the project's root that they link to (AGENTS.md, CHANGELOG.md, …). The links in
+each folder's index.md give the navigation its order. What zensical would fetch is put into the site: the script that
 draws the pictures (mermaid), and the one by which the search runs without a server (iframe-worker).
 """
 
@@ -18,7 +18,14 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parent.parent
 SECTIONS: Final = ("tutorials", "guides", "concepts", "reference")
-PROJECT: Final = ("AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "evobench/README.md")
+PROJECT: Final = (
+    "AGENTS.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "LICENSE",
+    "evobench/README.md",
+)
 """Files outside of docs/ that pages may link to; they become pages in the folder project/."""
 SCRIPTS: Final = {
     "mermaid.js": ("mermaid", "package/dist/mermaid.min.js"),
@@ -27,6 +34,9 @@ SCRIPTS: Final = {
 """Each script of the site: its package of npm, and its place in that."""
 SHIM: Final = "https://unpkg.com/iframe-worker/shim"
 LINK: Final = re.compile(r"(?<!!)\[([^]]*)\]\(([^)#:\s]+\.md)(#[^)]*)?\)")
+
+FENCE: Final = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
+"""A block that tests/test_docs.py writes to a file; the site shows that file's name above it."""
 
 
 class Mistake(Exception):
@@ -56,7 +66,8 @@ def navigation(pages: Path) -> list[dict[str, Any]]:
         there = {page.relative_to(pages).as_posix() for page in (pages / section).rglob("*.md")}
         if missing := sorted(there - listed - {f"{section}/index.md"}):
             raise Mistake(f"docs/{section}/index.md has no link to {', '.join(missing)}")
-        inside += [{heading: group} if heading else group for heading, group in groups.items()]
+        inside += groups.pop("", [])
+        inside += [{heading: group} for heading, group in groups.items()]
         nav.append({section.capitalize(): inside})
     others = [page.relative_to(pages).as_posix() for page in sorted((pages / "project").glob("*.md"))]
     return [*nav, {"Questions": "faq.md"}, {"Project": others}]
@@ -80,7 +91,9 @@ def gather(source: Path) -> None:
     moved = {}
     for name in PROJECT:
         if (ROOT / name).exists():
-            moved[ROOT / name] = pages / "project" / f"{name.replace('/', '-').removesuffix('.md').lower()}.md"
+            moved[ROOT / name] = (
+                pages / "project" / f"{name.replace('/', '-').removesuffix('.md').lower()}.md"
+            )
     for original, page in moved.items():
         page.write_text(original.read_text("utf-8"), "utf-8")
     origins = {page: ROOT / "docs" / page.relative_to(pages) for page in pages.rglob("*.md")}
@@ -105,7 +118,7 @@ def relinked(page: Path, original: Path, moved: dict[Path, Path], pages: Path) -
             return link[1]
         return f"[{link[1]}]({relative(target, page.parent)}{link[3] or ''})"
 
-    return LINK.sub(mended, original.read_text("utf-8"))
+    return FENCE.sub(r'```\1 title="\2"', LINK.sub(mended, original.read_text("utf-8")))
 
 
 def relative(target: Path, folder: Path) -> str:
@@ -133,9 +146,12 @@ def main() -> int:
     """Build the site; 1 where a link leads nowhere or a page stands in no index."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--packages", type=Path, required=True, help="the folder of npm's packages")
-    arguments.add_argument("--source", type=Path, required=True, help="the folder in which the pages are gathered")
+    arguments.add_argument(
+        "--source", type=Path, required=True, help="the folder in which the pages are gathered"
+    )
     arguments.add_argument("--site", type=Path, default=ROOT / "site", help="the folder of the site")
     given = arguments.parse_args()
+    given.source = given.source.resolve()
     try:
         gather(given.source)
     except Mistake as mistake:

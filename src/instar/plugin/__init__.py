@@ -2,10 +2,10 @@
 
 The flagships under ``instar.plugins`` import nothing else of instar. The room may import those of `wire` to `client`.
 Begin with `points.py`, the hook points, and `interface.py`, what a plugin is given; `door.py` runs the hooks, and
-`load.py` loads plugins. For writers of plugins: ``docs/guides/plugins.md``.
+`load.py` loads plugins. For writers of plugins: ``docs/guides/plugins.md``, ``docs/reference/plugin-api.md``.
 """
 
-from instar import event, git, message, process, sandbox, wire
+from instar import event, git, message, process, wire
 from instar.api.operation import Bound, Operation, operation, operations
 from instar.api.project import WorkspaceInfo
 from instar.api.session import Busy, CommandBody, Invalid, NotFound, PromptBody, SessionBody

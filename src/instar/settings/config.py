@@ -144,7 +144,7 @@ class ShieldConfig(msgspec.Struct, frozen=True):
     """The ``shield`` block: how children that are started for the model are held back.
 
     ``tighter`` is explained by `instar.settings.guarding`; the descriptions are those of the JSON Schema and of
-    docs/reference/configuration.md.
+    docs/reference/guards.md.
     """
 
     level: Annotated[

@@ -38,7 +38,6 @@ from instar.tool.call import truncate, validate, without_nulls
 from instar.turn import structured
 from instar.turn.context import Turn, available, defined, rules_for
 from instar.turn.repeat import INVOKED, REPEATED, is_loop, registered
-from instar.turn.steering import settle
 from instar.wire import ids
 
 log = logging.getLogger("instar.tool")
@@ -140,6 +139,9 @@ class ToolRun:
         places = self._instance.children.steering
         if places is None or not places.due:
             return ""
+        # Start-up time: in most turns nothing of the kind changed.
+        from instar.turn.steering import settle
+
         caller = AskedBy(message_id=self.message_id, call_id=(self.within or self).call_id)
         return await settle(self._instance, self.session_id, caller)
 
