@@ -212,7 +212,7 @@ $(VENV)/.page: Makefile | $(VENV)/.dev
 	  htm@3.1.1 marked@18.2.1 @speed-highlight/core@2.1.0
 	@touch $@
 
-# Apart: nothing of instar's imports it. zensical 0.0.74 and later need a package that PyPI does not have everywhere.
+# Apart: nothing of instar's imports it. zensical 0.0.74 and later need zensical-ui, which not every mirror of PyPI has.
 $(VENV)/.docs: Makefile
 	@command -v npm >/dev/null || { echo "make docs needs npm (Debian: apt install npm)" >&2; exit 1; }
 	@echo "installing what builds the site into $(VENV)/docs"
