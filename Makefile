@@ -129,7 +129,7 @@ release-tables: $(VENV)/.release ## ask PyPI for wheels for each system, and wei
 	@$(VENV)/release/bin/python -m release.extras $(if $(RECORD),--record)
 
 docs: $(VENV)/.docs ## build the site into site/: searched and read without a server and a network; pip and npm fetch 60 MB
-	@$(VENV)/docs/bin/python docs/site.py --packages $(VENV)/docs/npm --source $(VENV)/docs/source
+	@$(VENV)/docs/bin/python docs/build.py --packages $(VENV)/docs/npm --source $(VENV)/docs/source
 
 clean: ## remove what make made
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
