@@ -6,7 +6,7 @@ never reads the database again: `SessionState.history` is what is stored.
 
 import asyncio
 import logging
-import secrets
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -441,7 +441,8 @@ class Sessions:
 
 def slug() -> str:
     """Return a readable handle for a session: adjective-noun."""
-    return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}"
+    one, other = os.urandom(2)
+    return f"{_ADJECTIVES[one % len(_ADJECTIVES)]}-{_NOUNS[other % len(_NOUNS)]}"
 
 
 def default_title(created: int, *, child: bool = False) -> str:
