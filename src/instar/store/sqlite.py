@@ -23,7 +23,8 @@ _LEDGER: Final = """CREATE TABLE IF NOT EXISTS instar_migration (
   instar text NOT NULL, time_applied integer NOT NULL)"""
 _BUSY_MS: Final = 5000
 _NEAR_CACHE: Final = 512
-"""KiB of pages that a connection for a few rows keeps."""
+_READ_CACHE: Final = 1000
+"""KiB of pages that a connection for a few rows keeps, and one that only reads: each commit makes them stale."""
 _CHECKPOINT: Final = 4000
 """Pages of 4 KiB in the log after which it is brought into the database: each time the disk is waited for."""
 
@@ -105,7 +106,9 @@ class SqliteFile:
         return connection
 
     def connect(self, *, waits: bool = True) -> SqliteConnection:
-        return connect(self._path) if waits else connect(self._path, waits=0, cache=_NEAR_CACHE)
+        if waits:
+            return connect(self._path, cache=_READ_CACHE)
+        return connect(self._path, waits=0, cache=_NEAR_CACHE)
 
     def check(self) -> None:
         if _identity(self.name) != self._identity:
