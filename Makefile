@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside study campaign campaign-cluster fuzz setup release-check release-tables docs clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench bench-check beside study campaign campaign-cluster fuzz setup release-check release-tables docs clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -84,6 +84,12 @@ test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages
 
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench
+
+bench-check: $(VENV)/.dev ## count the instructions of pieces of the work and fail where one grew by a tenth: 2 minutes; KEEP=1 keeps the new counts; apt installs valgrind
+	@command -v valgrind >/dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq valgrind >/dev/null; } || \
+	  { echo "make bench-check needs valgrind (Debian: apt install valgrind)" >&2; exit 1; }
+	@$(BIN)/python -m bench.instructions $(if $(KEEP),--keep)
 
 beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 200 MB
 	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)

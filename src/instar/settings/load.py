@@ -455,11 +455,10 @@ def _plugin_files(
         if folder in seen:
             continue
         seen.add(folder)
-        trusted = owner is None or trust.is_trusted(owner)
         places = [
             folder / name if owner is None else views[owner].served(folder / name) for name in PLUGIN_FOLDERS
         ]
         for code in sorted(path for place in places for kind in _PLUGIN_FILES for path in place.glob(kind)):
             if code.is_file() and not code.name.startswith(("_", ".")) and not is_bridge(code):
                 path = code if owner is None else views[owner].named(code)
-                yield PluginFile(path, owner or folder, trusted, code)
+                yield PluginFile(path, owner or folder, owner is None or trust.is_trusted(owner), code)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -50,7 +49,9 @@ def permissions(
     `options` are those of the setting ``permission_options``. Raises `ToolFailure` for a command that no
     shell can be given, or that names a loop of symlinks.
     """
-    # Start-up time: many turns run no command.
+    # Start-up time, here and below: many turns run no command.
+    import shutil
+
     from instar.tool.command import judge
     from instar.tool.shell.programs import with_options
 
@@ -98,6 +99,8 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
 
 def argv(command: str, env: Mapping[str, str]) -> list[str]:
     """Return how a command is started: by bash where there is one."""
+    import shutil
+
     return [shutil.which("bash", path=env.get("PATH", os.defpath)) or "/bin/sh", "-c", command]
 
 

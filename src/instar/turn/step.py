@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Literal
@@ -427,6 +426,9 @@ def _gives_up(instance: Instance, turn: Turn, attempt: int) -> bool:
 
 
 async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: int) -> None:
+    # Start-up time: most calls succeed.
+    import random
+
     chance = 1 + 0.25 * random.random()  # noqa: S311 - spreads retries, guards nothing
     delay = min(_FIRST_WAIT * 2 ** min(attempt - 1, RETRIES) * chance, _LONGEST_WAIT)
     message, most = str(error), instance.config.provider_retry_wait_seconds
