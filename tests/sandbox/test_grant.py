@@ -12,7 +12,10 @@ from tests.sandbox.attacks import READS, WAYS, WRITES
 from tests.sandbox.conftest import KEY, LIMITS, NAP, Home, Listeners, assert_nothing_runs, state_of
 
 from instar.process import Output, ProcessError, Processes
-from instar.sandbox import Level, Live, Sandbox, seccomp
+from instar.sandbox import seccomp
+from instar.sandbox.box import Sandbox
+from instar.sandbox.level import Level
+from instar.sandbox.place import Live
 
 NAMES = frozenset(("PY", "NAP", "WS", "DATA", "CONFIG", "PID", "PORT", "ABSTRACT", "XDG_RUNTIME_DIR", "MINE"))
 

@@ -13,10 +13,11 @@ import instar
 from instar.cli import complete
 from instar.cli.door import Context, Failure, door, json_option
 from instar.cli.text import echo, print_json
+from instar.wire.pattern import late_pattern
 
 _SECTIONS: Final = ("tutorials", "guides", "concepts", "reference")
 """The folders of the documentation, in the order in which a reader needs them."""
-_LINK: Final = re.compile(r"(?<!!)\[([^]]*)\]\((?!\w+:)([^)#]*)(?:#[^)]*)?\)")
+_LINK: Final = late_pattern(r"(?<!!)\[([^]]*)\]\((?!\w+:)([^)#]*)(?:#[^)]*)?\)")
 """A link within the documentation: its words, and its file without the heading."""
 
 

@@ -133,7 +133,10 @@ class View(msgspec.Struct, frozen=True):
 def clash(view: View, other: View) -> str | None:
     """Return the path at which two views conflict, or None."""
     if any(one != another for one, another in zip(view.at, other.at, strict=False)):
-        return None  # start-up time: most views part at their first name
+        return None  # start-up time, here and below: most views part at their first name
+    for one, another in ((view, other), (other, view)):
+        if not one.at and another.at and another.at[0] not in one.values:
+            return None
     taken = [at for at, _ in other.leaves()]
     for at, _ in view.leaves():
         if any(at[: len(one)] == one or one[: len(at)] == at for one in taken):

@@ -12,8 +12,7 @@ import base64
 import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import deepcopy
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -59,7 +58,7 @@ Made = TypeVar("Made")
 Form = TypeVar("Form")
 
 
-class EncodedTool(NamedTuple):
+class EncodedTool(msgspec.Struct, frozen=True):
     """A tool's definition as a provider is sent it."""
 
     json: bytes
@@ -85,7 +84,8 @@ class Remembered(Generic[Made]):
         made = self._make(spec)
         if len(self._known) >= _MOST_TOOLS:
             self._known.clear()
-        self._known[spec.name] = (deepcopy(spec), made)
+        own = msgspec.structs.replace(spec, parameters=msgspec.to_builtins(spec.parameters))
+        self._known[spec.name] = (own, made)
         return made
 
 

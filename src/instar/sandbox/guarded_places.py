@@ -13,9 +13,11 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 from instar.git import common_folder, git_folder
 from instar.sandbox.startup_files import GIT, HOME, STARTUP_PLACES
@@ -44,7 +46,7 @@ _NESTED: Final = 4
 """Levels of folders in which the git folders of submodules are looked for."""
 
 
-class GuardedPlace(NamedTuple):
+class GuardedPlace(msgspec.Struct, frozen=True):
     """A file, or with `names` the matching files of the folder `base`. `guards`: that a file goes counts too."""
 
     base: str
@@ -55,14 +57,14 @@ class GuardedPlace(NamedTuple):
     guards: bool = False
 
 
-class FileState(NamedTuple):
+class FileState(msgspec.Struct, frozen=True):
     """What stands at a path: its mode, and its content, of a link its target. None: too large, or none of both."""
 
     mode: int
     data: bytes | None
 
 
-class GuardedChange(NamedTuple):
+class GuardedChange(msgspec.Struct, frozen=True):
     """A file that changed: what stood there and what stands there now, None for nothing."""
 
     path: str
@@ -71,7 +73,7 @@ class GuardedChange(NamedTuple):
     now: FileState | None
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     place: GuardedPlace
     signature: Signature
     state: FileState | None
@@ -112,7 +114,9 @@ class GuardedPlaces:
             yield
         finally:
             self._writers -= 1
-            self._look()
+            # While another block runs, `take` looks.
+            if not self._writers:
+                self._look()
 
     def take(self) -> list[GuardedChange]:
         """Return what changed and still differs, the shallow first, and take all as it is now."""
@@ -164,7 +168,7 @@ class GuardedPlaces:
         self._more = [*_leads(known), *_hooks_path(known, self.worktree)]
         known |= self._read(self._scan(self._more))
         followed = [
-            one.place._replace(base=target, names=None)
+            msgspec.structs.replace(one.place, base=target, names=None)
             for path, one in known.items()
             if one.state and stat.S_ISLNK(one.state.mode) and _is_followed(path, one.place)
             if os.path.isfile(target := os.path.realpath(path))
@@ -235,21 +239,25 @@ class GuardedPlaces:
 
     def _files(
         self, folder: str, names: re.Pattern[str], depth: int, young: int
-    ) -> Iterator[tuple[str, os.stat_result]]:
+    ) -> list[tuple[str, os.stat_result]]:
         """The files that match, down to `depth`. A folder is listed anew when something was made or removed in it."""
+        found: list[tuple[str, os.stat_result]] = []
         try:
             now = _signature(os.stat(folder), young)
         except OSError:
-            return
+            return found
         before, files, folders = self._listed.get((folder, names), (None, [], []))
         if before != now:
             files, folders = _list(folder, names)
             self._listed[folder, names] = now, files, folders
         for path in files:
-            with suppress(OSError):
-                yield path, os.lstat(path)
+            try:
+                found.append((path, os.lstat(path)))
+            except OSError:
+                continue
         for inner in folders if depth > 1 else ():
-            yield from self._files(inner, names, depth - 1, young)
+            found += self._files(inner, names, depth - 1, young)
+        return found
 
 
 def machine_places(root: str, home: str) -> list[GuardedPlace]:

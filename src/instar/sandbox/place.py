@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -38,7 +38,7 @@ _CAPABILITIES: Final = ("--cap-drop", "ALL")
 _Identity = tuple[int, int]
 
 
-class PlaceView(NamedTuple):
+class PlaceView(msgspec.Struct, frozen=True):
     """How a place looks from inside, for one child.
 
     `cwd` is its folder there. `mounts` are bubblewrap's arguments for the place itself; `read` and `write` are what

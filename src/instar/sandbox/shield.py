@@ -9,9 +9,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -179,7 +180,7 @@ def _sorted(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(sorted(set(paths), key=lambda path: (len(path.parts), path)))
 
 
-class Grants(NamedTuple):
+class Grants(msgspec.Struct, frozen=True):
     """`rules` are Landlock's: rights and the paths below which they stay; `files` the inodes that the paths led to.
 
     Two of equal value give the same rights: a rule holds a file, not its name.
@@ -382,13 +383,8 @@ class Raised(msgspec.Struct, frozen=True):
         if not self.mounts:
             return b""
         mounted = Path(f"/proc/{pid}/mountinfo").read_bytes()
-        there = {line.split(b" ", 5)[4] for line in mounted.splitlines()}
-        missing = [
-            point
-            for point in self.points
-            if _escaped(point) not in there and _escaped(os.path.realpath(point)) not in there
-        ]
-        if missing:
+        missing = _unmounted(mounted, self.points)
+        if missing and (missing := _unmounted(mounted, tuple(map(os.path.realpath, missing)))):
             raise OSError(f"{missing[0]} is no longer guarded")
         return mounted
 
@@ -427,6 +423,13 @@ def _mounts(found: GuardedPaths, env: Mapping[str, str]) -> tuple[list[str], lis
     ordered = [word for *_, words in sorted(kinds, key=itemgetter(0, 1, 2)) for word in words]
     closed = [word for path in (*hidden, *masked) if path.is_dir() for word in ("--remount-ro", str(path))]
     return ordered + closed, [str(path) for _, _, path, _ in kinds]
+
+
+@lru_cache(maxsize=16)
+def _unmounted(mounted: bytes, points: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the places on which nothing is mounted by the kernel's list of mounts."""
+    there = {line.split(b" ", 5)[4] for line in mounted.splitlines()}
+    return tuple(point for point in points if _escaped(point) not in there)
 
 
 def _escaped(path: str) -> bytes:

@@ -13,7 +13,6 @@ waited for or trusted. Content counts only when its hash says so.
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 import time
 import zlib
@@ -247,6 +246,9 @@ def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     make_folder(path.parent)
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")
     if _is_folder(beside):
+        # Start-up time: nothing of ours makes such a folder.
+        import shutil
+
         shutil.rmtree(beside)
     beside.unlink(missing_ok=True)
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

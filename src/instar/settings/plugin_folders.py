@@ -9,7 +9,6 @@ layers of the settings below the person's own; `instar.definitions` reads the re
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, get_args
@@ -202,6 +201,9 @@ class PluginFolders:
 
     def remove(self, name: str) -> None:
         """Forget a plugin, its files and what it kept."""
+        # Start-up time: few starts remove one.
+        import shutil
+
         with self._changing() as noted:
             noted.pop(name, None)
         self._steering.forget(self._base(name))

@@ -23,7 +23,8 @@ _LEDGER: Final = """CREATE TABLE IF NOT EXISTS instar_migration (
   instar text NOT NULL, time_applied integer NOT NULL)"""
 _BUSY_MS: Final = 5000
 _NEAR_CACHE: Final = 512
-"""KiB of pages that a connection for a few rows keeps."""
+_READ_CACHE: Final = 1000
+"""KiB of pages that a connection for a few rows keeps, and one that only reads: each commit makes them stale."""
 _CHECKPOINT: Final = 4000
 """Pages of 4 KiB in the log after which it is brought into the database: each time the disk is waited for."""
 
@@ -101,14 +102,16 @@ class SqliteFile:
 
     def open(self) -> SqliteConnection:
         connection = prepare(self._path, self._synchronous, migrations())
-        self._identity = _identity(self._path)
+        self._identity = _identity(self.name)
         return connection
 
     def connect(self, *, waits: bool = True) -> SqliteConnection:
-        return connect(self._path) if waits else connect(self._path, waits=0, cache=_NEAR_CACHE)
+        if waits:
+            return connect(self._path, cache=_READ_CACHE)
+        return connect(self._path, waits=0, cache=_NEAR_CACHE)
 
     def check(self) -> None:
-        if _identity(self._path) != self._identity:
+        if _identity(self.name) != self._identity:
             raise StoreError(
                 f"{self.name}: the database was deleted, moved or replaced while instar ran, so nothing can be saved;"
                 " put the file back, or start instar again"
@@ -138,10 +141,10 @@ class SqliteFile:
         return getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """What tells a file from another one that gets its name; None when it is not there."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - asked for many times a turn
     except OSError:
         return None
     return found.st_dev, found.st_ino

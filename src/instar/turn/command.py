@@ -4,7 +4,6 @@
 """
 
 import os
-import shutil
 from typing import Final
 
 from instar import wire
@@ -136,6 +135,9 @@ async def _run(
     """Return the output of a shell command; for a failed one also stderr and the exit code."""
     given = points.ShellEnvInput(cwd=str(instance.directory), session_id=live.id)
     environment = {**await instance.variables(given), **values}
+    # Start-up time: few commands run another one.
+    import shutil
+
     bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or "/bin/sh"
     try:
         done = await instance.children.run(

@@ -76,7 +76,7 @@ class TurnStopped(Exception):
     """A `step.before` hook ended the turn; the text is its reason."""
 
 
-class Conversation:
+class SentMessages:
     """The messages of a session's last request, with reminders, kept from step to step.
 
     `sent` are the messages, those without a reminder the history's own objects; `made` is what converters made of the
@@ -339,9 +339,9 @@ async def _system_hook(
     return [text for text in output.system if text]
 
 
-async def _messages(instance: Instance, live: SessionState, trace: RequestTrace) -> Conversation:
+async def _messages(instance: Instance, live: SessionState, trace: RequestTrace) -> SentMessages:
     """Return what the request holds of the history; one that plugins changed is of this request alone."""
-    live.conversation = conversation = live.conversation or Conversation()
+    live.conversation = conversation = live.conversation or SentMessages()
     conversation.follow(live)
     hooked = instance.plugins.listens(points.MESSAGES)
     trace.messages(conversation.sent, hooked=hooked)
@@ -350,7 +350,7 @@ async def _messages(instance: Instance, live: SessionState, trace: RequestTrace)
     # The door gives each transform a copy: the stored history is never theirs to change.
     output = points.MessagesOutput(messages=list(conversation.sent))
     await instance.plugins.trigger(points.MESSAGES, points.Empty(), output, trace.saw_messages)
-    return Conversation(output.messages)
+    return SentMessages(output.messages)
 
 
 def _before_answer(history: Sequence[WithParts]) -> list[WithParts]:

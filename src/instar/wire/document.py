@@ -8,7 +8,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -225,6 +224,9 @@ def atomic_write(path: Path, data: bytes, mode: int | None = None) -> None:
     Writes beside it, syncs, and renames. `mode` are the new permission bits; without it those of the
     file that is there, else 0o644 less the umask. A symbolic link is followed. Raises `OSError`.
     """
+    # Start-up time: a turn replaces no file.
+    import tempfile
+
     path = path.resolve()
     if mode is None:
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
