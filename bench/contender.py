@@ -162,6 +162,7 @@ class Contender:
         self.ready = 0.0
         self._process = process
         self.url = url
+        self.pid = process.pid
         self._place = urllib.parse.urlsplit(url).netloc
         self._connections = threading.local()
 
