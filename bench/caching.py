@@ -1,8 +1,8 @@
 """How much of real requests a provider's prompt cache would have served: `python -m bench.caching FILE...`.
 
 FILE is a record of requests (`INSTAR_LOG_REQUESTS=FILE instar ...`), one JSON object a line. They are replayed through
-a model of each provider's cache, byte for byte, with the rules that the providers document (docs/caching.md names
-them): where it looks, how long it keeps, how much it needs at least. A token is taken to be four bytes of JSON.
+a model of each provider's cache, byte for byte, with the rules that the providers document (docs/concepts/caching.md
+names them): where it looks, how long it keeps, how much it needs at least. A token is taken to be four bytes of JSON.
 
 What is measured is the share of what *could* be served: all that the request before it in the same session had sent.
 A request that comes later than the cache keeps things is listed and left out; a request that does not begin with the

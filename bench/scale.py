@@ -18,7 +18,7 @@ from typing import NamedTuple
 from bench.figure import Figure, Show, play
 
 COMMITS = 12
-"""Commits of a turn: so the simulation bears what four workers did (`docs/scaling.md`)."""
+"""Commits of a turn: so the simulation bears what four workers did (`docs/concepts/scaling.md`)."""
 WORK = 7.2e-3 / COMMITS
 """Seconds of a worker's core before each: a turn's processor time, divided."""
 TRANSACTION = 0.2e-3

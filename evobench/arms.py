@@ -38,7 +38,7 @@ OURS: Final = ("no-score", "no-replay", "no-probation", WHOLE)
 
 _FEW: Final = 5
 _WAITING: Final = 32
-"""Edits that may wait for a person at once: see docs/evolve.md."""
+"""Edits that may wait for a person at once: see docs/concepts/gate.md."""
 _PACE_RISK: Final = 0.05
 _SEEN: Final = {
     "syntax": "parse",

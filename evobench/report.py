@@ -1,4 +1,5 @@
-"""Tables and pictures of a study: `python -m evobench.report` writes them into docs/evolution.md, between its markers.
+"""Tables and pictures of a study: `python -m evobench.report` writes them into docs/reference/study-results.md, between
+its markers.
 
 A mean has a bootstrap interval of 95 %, a share a Wilson one.
 """
@@ -20,7 +21,7 @@ from evobench import arena, study
 from evobench.arms import ARMS, Drawn
 from evobench.worlds import World
 
-PAGE: Final = Path("docs/evolution.md")
+PAGE: Final = Path("docs/reference/study-results.md")
 IMAGES: Final = Path("docs/images")
 _RESAMPLES: Final = 1000
 _ORDER: Final = ("mixed", "scored", "product", "noise", "poor")

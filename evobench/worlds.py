@@ -1,7 +1,8 @@
 """A world: a harness that an agent works with, edits that it is offered, and what each of them is worth.
 
-The harness is one hook script in shell of the protocol of opencode-evolve (see instar's docs/evolve.md), `PATH`, with
-a test and an eval. An edit puts a few lines before `MARK`. The rules that stand in the script's system prompt say how
+The harness is one hook script in shell of the protocol of opencode-evolve (see instar's docs/concepts/evolve.md),
+`PATH`, with a test and an eval. An edit puts a few lines before `MARK`. The rules that stand in the script's system
+prompt say how
 well the agent does: each moves the *level* (0 to 1), and a score is the level with noise. What a score does not show
 (an answer that is missing, a failure that comes late) costs value beside it. It imports the standard library alone.
 """

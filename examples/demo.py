@@ -133,7 +133,9 @@ def main() -> int:
             return 1
     say("\n✓", "The agent gave itself a tool: tested, refused once, installed, committed, and used.", GREEN)
     command = Path(sys.executable).with_name("instar")
-    print(f"\nNext, a workspace of your own: {command} init FOLDER   (docs/tour.md goes on from there)")
+    print(
+        f"\nNext, a workspace of your own: {command} init FOLDER   (docs/tutorials/first-agent.md goes on from there)"
+    )
     return 0
 
 

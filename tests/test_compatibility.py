@@ -1,7 +1,8 @@
-"""docs/compatibility.md keeps its word: each row names a test that exists, or says why there is none."""
+"""docs/reference/compatibility keeps its word: each row names a test that exists, or says why there is none."""
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from instar.plugin import points
 from instar.plugin.points import NOT_POINTS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGES = ROOT / "docs" / "reference" / "compatibility"
 
 WITHOUT_TEST = re.compile(r"(Never sent|Not done|Nothing to hold): .+\.")
 """How a row begins that no test holds: with the reason."""
@@ -42,17 +43,19 @@ HOOKS = {
     *("experimental.text.complete", "tool.definition"),
 }
 """The keys of opencode 1.18's hooks."""
+INTERFACE = "Hooks: opencode's plugin interface"
+"""The section that has a row for each."""
 
 
-PUBLISHED = "Published plugins"
-"""The section whose rows are not statements: it lists what was seen, and what lacks."""
+HEADS = ("| it says |", "| it is given |")
+"""How the head of a table of statements begins."""
 
 
 class Row(NamedTuple):
-    """A statement: under which headings it stands, what it says, what instar does, and what holds it."""
+    """A statement: under which headings it stands, where, what it says, what instar does, and what holds it."""
 
     section: str
-    line: int
+    place: str
     says: str
     does: str
     held: str
@@ -68,23 +71,25 @@ class Row(NamedTuple):
         return found[1] if found else ""
 
 
-def rows() -> list[Row]:
-    found, part, section = [], "", ""
-    for number, line in enumerate(PAGE.read_text("utf-8").splitlines(), 1):
-        if line.startswith("## "):
-            part = section = line[3:]
-        elif line.startswith("### "):
-            section = f"{part} / {line[4:]}"
-        elif section == PUBLISHED:
-            continue
-        elif line.startswith("| ") and not line.startswith(("| it says |", "| it is given |")):
+def rows(page: Path) -> Iterator[Row]:
+    """The rows of a page's tables of statements; a section is named after the page's title and its own heading."""
+    title, section, states = "", "", False
+    for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+        if line.startswith("# "):
+            title = section = line[2:]
+        elif line.startswith("## "):
+            section = f"{title} / {line[3:]}"
+        elif not line.startswith("|"):
+            states = False
+        elif line.startswith(HEADS):
+            states = True
+        elif states and line.startswith("| "):
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-            assert len(cells) == 3, f"line {number} has {len(cells)} cells"
-            found.append(Row(section, number, *cells))
-    return found
+            assert len(cells) == 3, f"{page.name}:{number} has {len(cells)} cells"
+            yield Row(section, f"{page.name}:{number}", *cells)
 
 
-ROWS = rows()
+ROWS = [row for page in sorted(PAGES.glob("*.md")) for row in rows(page)]
 
 
 def of(section: str) -> list[Row]:
@@ -99,19 +104,19 @@ def declared_in(path: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.line}")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.place)
 def test_a_row_is_held_by_tests_that_exist_or_says_why_none_does(row: Row) -> None:
     if not row.tests:
-        assert WITHOUT_TEST.match(row.does), f"line {row.line} has neither a test nor a reason: {row.says}"
+        assert WITHOUT_TEST.match(row.does), f"{row.place} has neither a test nor a reason: {row.says}"
     for named in row.tests:
         found = re.fullmatch(r"`(tests/[\w/]+\.py)::(test_\w+)`", named)
-        assert found, f"line {row.line}: {named} is no test's name"
-        assert found[2] in declared_in(found[1]), f"line {row.line}: there is no {named}"
+        assert found, f"{row.place}: {named} is no test's name"
+        assert found[2] in declared_in(found[1]), f"{row.place}: there is no {named}"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.line}")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.place)
 def test_a_reason_stands_only_where_there_is_no_test(row: Row) -> None:
-    assert not (row.tests and WITHOUT_TEST.match(row.does)), f"line {row.line}: {row.does}"
+    assert not (row.tests and WITHOUT_TEST.match(row.does)), f"{row.place}: {row.does}"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_a_reason_stands_only_where_there_is_no_test(row: Row) -> None:
     [
         ("Formats: opencode's documentation / Events", DOCUMENTED_EVENTS),
         ("Formats: opencode's documentation / Message parts", PARTS),
-        ("Hooks", HOOKS),
+        (INTERFACE, HOOKS),
     ],
 )
 def test_a_list_of_names_has_one_row_each(section: str, names: set[str]) -> None:
@@ -133,7 +138,7 @@ def test_the_events_of_the_bus_have_one_row_each() -> None:
 
 
 def test_the_published_plugins_that_a_test_plays_stand_first_among_those_that_were_seen() -> None:
-    text = PAGE.read_text("utf-8").partition(f"## {PUBLISHED}\n")[2].partition("\n## ")[0]
+    text = (PAGES / "published-plugins.md").read_text("utf-8")
     seen = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
     played = ast.parse((ROOT / "tests" / "clients" / "test_npm_plugins.py").read_text("utf-8"))
     (pinned,) = [
@@ -147,13 +152,13 @@ def test_the_published_plugins_that_a_test_plays_stand_first_among_those_that_we
 
 
 NEVER = {one.name: one.never for one in (*TYPES.values(), *RENAMED) if one.never is not None}
-NEVER_SENT = "Events that are never sent"
+NEVER_SENT = "Formats: opencode's documentation / Events that are never sent"
 EVENT_ROWS = [
     row for row in ROWS if row.section.endswith((" Events", "The event bus", NEVER_SENT)) and row.name
 ]
 
 
-@pytest.mark.parametrize("row", EVENT_ROWS, ids=lambda row: f"{row.line} {row.name}")
+@pytest.mark.parametrize("row", EVENT_ROWS, ids=lambda row: f"{row.place} {row.name}")
 def test_an_events_row_says_what_the_code_says(row: Row) -> None:
     assert row.name in TYPES or row.name in {older.name for older in RENAMED}
     why = NEVER.get(row.name)
@@ -164,7 +169,7 @@ def test_every_event_that_is_never_sent_has_a_row() -> None:
     assert sorted(row.name for row in of(NEVER_SENT)) == sorted(NEVER)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.section == "Hooks"], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.section == INTERFACE], ids=lambda row: row.name)
 def test_a_hooks_row_names_a_hook_point_or_a_key_of_a_plugin(row: Row) -> None:
     point = points.CORE.find(row.name)
     assert row.name in NOT_POINTS or (point is not None and point.name == row.name)
@@ -180,7 +185,10 @@ def test_each_section_of_the_sources_has_rows() -> None:
         ),
         *(
             f"Formats: opencode's documentation / {name}"
-            for name in ("Agents", "Commands", "Events", "Message parts", "Plugins")
+            for name in (
+                *("Agents", "Commands", "Events", "Message parts", "Plugins"),
+                "Events that are never sent",
+            )
         ),
         *(f"self: nanobot's tool / {name}" for name in ("Actions", "Safety")),
         "Agent hooks: a request for OpenHands",

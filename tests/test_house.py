@@ -14,27 +14,29 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "instar"
-FILES = sorted(SOURCE.rglob("*.py"))
+GENERATED = SOURCE / "_version.py"
+"""The build writes it."""
+FILES = sorted(set(SOURCE.rglob("*.py")) - {GENERATED})
 
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
-MODULES = 511
-CODE = 68_400
+MODULES = 520
+CODE = 69_000
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 49_600
+CODE_OF_THE_CORE = 50_100
 """The same without `plugins`."""
 
 SHARED_NAMES = 9
 """Names of public classes that stand in more than one module: mostly a word of the HTTP interface and what it shows."""
 
 MODULE = 600
-HELLO = 46
+HELLO = 47
 """Files that "hello" passes through in a turn of `instar run`, from the prompt to its answer."""
 HELLO_CALLS = 2_150
 """Calls of Python functions on that way, in all threads: on a busy machine some more look from time to time."""
-BASH = 82
+BASH = 83
 """Files that a turn with one call of bash passes through, with those that look from time to time."""
-EDIT = 152
+EDIT = 154
 """Files that a turn with one edit of a hook script passes through, through the gate and its commit."""
 EDIT_CALLS = 18_000
 """Calls of Python functions on that way, in all threads: 14,900, and more on a busy machine, where waits look again."""
@@ -85,7 +87,7 @@ def code_lines(path: Path) -> int:
 
 
 def test_there_are_no_more_rooms_and_modules_than_a_newcomer_can_learn() -> None:
-    ours = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
+    ours = {"__init__.py", "__main__.py", "py.typed", "__pycache__", GENERATED.name}
     assert len({entry.name for entry in SOURCE.iterdir()} - ours) <= ENTRIES
     assert len(FILES) <= MODULES
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from tests.campaign.faults import EXPECTED, PLACES
 
+from instar.cli.program import table as commands
 from instar.plugin import Ask
 from instar.plugins.files.formatter import FORMATTERS
 from instar.plugins.files.servers import SERVERS
@@ -239,19 +240,19 @@ LOOKED_AT = ("command", "filePath", "pattern", "url", "subagent_type", "name", "
 
 
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
-    ("agents.md", "fields"): lambda: block("AgentConfig"),
-    ("commands.md", "fields"): lambda: block("CommandConfig"),
-    ("configuration.md", "keys"): keys,
-    ("configuration.md", "shield"): lambda: section("shield"),
-    ("configuration.md", "evolve"): lambda: section("evolve"),
-    ("configuration.md", "mcp_server"): lambda: section("mcp_server"),
-    ("configuration.md", "storage"): lambda: section("storage"),
-    ("formatters-and-lsp.md", "formatters"): formatters,
-    ("formatters-and-lsp.md", "servers"): servers,
-    ("reliability.md", "faults"): faults,
-    ("permissions.md", "defaults"): defaults,
-    ("permissions.md", "agents"): agents,
-    ("permissions.md", "tools"): tools,
+    ("guides/agents.md", "fields"): lambda: block("AgentConfig"),
+    ("guides/commands.md", "fields"): lambda: block("CommandConfig"),
+    ("reference/configuration.md", "keys"): keys,
+    ("reference/guards.md", "shield"): lambda: section("shield"),
+    ("reference/guards.md", "evolve"): lambda: section("evolve"),
+    ("reference/guards.md", "mcp_server"): lambda: section("mcp_server"),
+    ("reference/guards.md", "storage"): lambda: section("storage"),
+    ("guides/formatters-and-lsp.md", "formatters"): formatters,
+    ("guides/formatters-and-lsp.md", "servers"): servers,
+    ("concepts/reliability.md", "faults"): faults,
+    ("reference/permissions.md", "defaults"): defaults,
+    ("reference/permissions.md", "agents"): agents,
+    ("reference/permissions.md", "tools"): tools,
 }
 
 
@@ -271,6 +272,13 @@ def test_the_reference_in_the_docs_is_what_the_code_has(page: str, part: str) ->
 def test_every_built_in_tool_stands_in_the_table_of_permissions() -> None:
     offered = builtin(subagents=[("a", "b")], skills={"release": ("description", "release")}, questions=True)
     assert set(SAMPLES) == set(offered) - {"invalid"}
+
+
+def test_every_command_stands_in_the_table_of_commands() -> None:
+    page = (DOCS / "reference/cli.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`instar [^|]+)", page, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(?:instar )?([\w-]+)", row)}
+    assert set(commands()) <= named
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ a JSON object: the calls of Python functions by file.
 """
 
 import collections
+import inspect
 import json
 import sys
 import threading
@@ -36,7 +37,8 @@ class Trace:
         if code is self._prompt:
             # The profiler sees a return each time that a coroutine waits: only the last one has an answer.
             self._counting = not isinstance(value, WithParts)
-        if self._counting and event == "call":
+        # The body of a module or class is no function: it is run once, by an import.
+        if self._counting and event == "call" and code.co_flags & inspect.CO_OPTIMIZED:
             self.calls[code.co_filename[len(SOURCE) + 1 :]] += 1
 
 

@@ -10,7 +10,6 @@ import asyncio
 import codecs
 import fcntl
 import os
-import shutil
 import struct
 import termios
 from collections.abc import Callable, Mapping, Sequence
@@ -305,6 +304,9 @@ def shells(variables: Mapping[str, str], listed: Path = _LIST) -> list[LoginShel
 
 def preferred(variables: Mapping[str, str]) -> str:
     """Return the shell of a terminal: the person's own (``SHELL``), else one that is there."""
+    # Start-up time, here and below: most runtimes open no terminal.
+    import shutil
+
     names = (variables.get("SHELL") or "bash", "bash", "sh")
     return next(filter(None, (shutil.which(one, path=variables.get("PATH")) for one in names)), "/bin/sh")
 
@@ -457,5 +459,7 @@ class Terminals:
 
 
 def _is_there(command: str, cwd: Path, env: Mapping[str, str]) -> bool:
+    import shutil
+
     named = str(cwd / command) if "/" in command else command
     return "\0" not in command and shutil.which(named, path=env.get("PATH")) is not None

@@ -10,7 +10,7 @@ import contextlib
 import psycopg
 from dbos import DBOS, DBOSConfig  # type: ignore[import-not-found,unused-ignore]
 
-from instar.cli.program import main
+from instar.cli import main
 from instar.cluster import absurd
 from instar.cluster.engine import Run
 from instar.store.lease import owner_name

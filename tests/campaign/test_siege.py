@@ -1,4 +1,4 @@
-"""A sample of the siege, which `python -m tests.campaign.siege` plays at length, and its table in docs/security.md."""
+"""A sample of the siege, which `python -m tests.campaign.siege` plays at length, and its table in siege.md."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.campaign.siege.case import POSSIBLE, Case, batches, folder, table
 from tests.campaign.siege.players import cases, is_possible_here, play
 from tests.sandbox.conftest import KEY
 
-PAGE = Path(__file__).parents[2] / "docs/security.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/siege.md"
 
 
 def wrong(chosen: list[Case]) -> dict[str, str]:
@@ -68,7 +68,7 @@ def test_the_siege_sees_what_gets_through() -> None:
     assert KEY in seen[open_[0].name]
     assert "hooks/b.py" in seen[open_[1].name]
     held = Case("model", "instar's own tools", "none", "write a script", POSSIBLE)
-    assert "docs/sandbox.md says that it is possible" in wrong([held])[held.name]
+    assert "docs/reference/confinement.md says that it is possible" in wrong([held])[held.name]
     with folder() as root:
         served = page.Port(root)
         try:

@@ -52,6 +52,10 @@ def test_commands_and_those_in_them_are_completed(complete):
     assert "--version" in complete("instar --")
 
 
+def test_pages_of_the_documentation_are_completed(complete):
+    assert complete("instar docs script") == ["scripted"]
+
+
 def test_bash_takes_the_script(machine):
     script = machine.instar("completion", "bash").stdout
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)

@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from instar.cli import door
+from instar.cli import door, log_file
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def test_a_traceback_is_printed_on_stderr_only_with_debug(tmp_path, capsys, leve
 
 
 def test_a_full_file_is_put_away(tmp_path, monkeypatch):
-    monkeypatch.setattr(door, "LOG_FILE_SIZE", 500)
+    monkeypatch.setattr(log_file, "LOG_FILE_SIZE", 500)
     door.start_log(tmp_path / "log", "INFO", printed=False)
     for number in range(60):
         logging.getLogger("instar.x").info("line %d of many that fill a file", number)

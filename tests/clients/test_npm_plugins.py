@@ -1,4 +1,5 @@
-"""Published npm plugins of opencode do their work in instar, by node: docs/compatibility.md lists what each needs.
+"""Published npm plugins of opencode do their work in instar, by node: published-plugins.md in
+docs/reference/compatibility lists what each needs.
 
 Each is of another kind, in one server; the versions are pinned. Nothing but npm's registry is on the network.
 """

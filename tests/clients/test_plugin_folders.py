@@ -1,4 +1,5 @@
-"""Published plugins of Claude Code, as npm carries them, are installed and do their work: docs/plugin-folders.md.
+"""Published plugins of Claude Code, as npm carries them, are installed and do their work:
+docs/guides/plugin-folders.md.
 
 The versions are pinned. Nothing but npm's registry is on the network, and what they would run of other programs is not
 there: what they bring is looked at, and the rules of one of them run.

@@ -1,4 +1,5 @@
-"""docs/plugins-tried.md: what ten published plugins add, by node, by bun and in the real opencode. `make test-js`.
+"""docs/reference/plugins-tried.md: what ten published plugins add, by node, by bun and in the real opencode. `make
+test-js`.
 
 RECORD=1 writes the page anew. Nothing but npm's registry is on the network.
 """
@@ -10,7 +11,7 @@ from typing import Any
 from tests.clients import tried
 from tests.conformance.model import Model
 
-PAGE = Path(__file__).parents[2] / "docs" / "plugins-tried.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "plugins-tried.md"
 
 _OPEN = "opencode adds `additionalProperties: false` to objects that do not say it; here other fields are let through"
 DIFFERENCES = {
@@ -38,10 +39,10 @@ what the plugin adds: tools with their schemas, agents, commands, lines of the s
 and the files in the home and the project. What the last column does not name is the same in all three.
 
 `opencode-pty` and `opencode-skills` need bun. Where there is none on `PATH`, instar
-[installs it](plugins.md#plugins-in-javascript) and runs all plugins by it.
+[installs it](../guides/plugins-javascript.md) and runs all plugins by it.
 
 `make test-js` plays this page and fails where it finds something else; `make test-js RECORD=1` writes it.
-[compatibility.md](compatibility.md#published-plugins) says what each of these and of some others does.
+[published-plugins.md](compatibility/published-plugins.md) says what each of these and of some others does.
 
 | plugin | tools | agents | commands | lines of system prompt | files | differs from opencode |
 |---|---|---|---|--:|---|---|

@@ -39,7 +39,7 @@ ANSWERS: dict[str, list[Plain]] = {
 }
 
 UNLIKE = {
-    # A step that changes nothing costs no snapshot (docs/compatibility.md).
+    # A step that changes nothing costs no snapshot (docs/reference/compatibility/recorded-turn.md).
     "step_start part.snapshot",
     "step_finish part.snapshot",
     # What a tool shows beside its output is its own.

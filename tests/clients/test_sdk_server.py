@@ -1,4 +1,4 @@
-"""`createOpencode` of `@opencode-ai/sdk` with instar as its program, through the script in `docs/server.md`."""
+"""`createOpencode` of `@opencode-ai/sdk` with instar as its program, through the script in `server.md`."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from tests.clients.programs import PATIENCE, installed
 
-PAGE = Path(__file__).parents[2] / "docs" / "server.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "server.md"
 CONFIG = {
     "model": "scripted/echo",
     "username": "ada",

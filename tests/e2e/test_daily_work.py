@@ -10,7 +10,7 @@ import pytest
 from instar.testing import Machine
 
 LEVELS = ["landlock", pytest.param("bubblewrap", marks=pytest.mark.slow)]
-DOCS = Path(__file__).parents[2] / "docs/hooks.md"
+DOCS = Path(__file__).parents[2] / "docs/guides/rules.md"
 WORK = "touch new && mkdir sub && mv a.txt b.txt && rm -rf build && sed -i s/a/c/ b.txt && echo all done"
 
 

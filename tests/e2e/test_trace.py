@@ -106,5 +106,5 @@ def test_the_list_explains_nothing_that_is_not_there(differences: dict[str, list
 
 
 def test_each_difference_is_told_with_its_reason() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/compatibility/recorded-turn.md").read_text()
     assert [entry["why"] for entry in LIST if f"- {entry['why']}\n" not in page] == []

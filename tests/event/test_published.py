@@ -75,7 +75,7 @@ SCRIPT = """
 )
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "instar"
-PAGE = (ROOT / "docs" / "events.md").read_text("utf-8").splitlines()
+PAGE = (ROOT / "docs" / "reference" / "events.md").read_text("utf-8").splitlines()
 
 
 @cache

@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,151 @@ async def test_nothing_changed_gives_the_same_snapshot(snapshot: Snapshot, proje
     (project / "a.txt").touch()
     assert await taken(snapshot) == first
     assert (await snapshot.patch(first)).files == []
+
+
+def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Put a git on the PATH that notes each start; the function returned says how many there were."""
+    log, folder = tmp_path / "started", tmp_path / "bin"
+    log.touch()
+    folder.mkdir()
+    program = folder / "git"
+    program.write_text(f'#!/bin/sh\necho x >>"{log}"\nexec "{shutil.which("git")}" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return lambda: len(log.read_text().split())
+
+
+async def unasked(snapshot: Snapshot, started: Callable[[], int]) -> str:
+    """Take snapshots until one starts no git: what changed a moment ago is looked at again."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        before, tree = started(), await taken(snapshot)
+        if started() == before:
+            return tree
+        await asyncio.sleep(0.005)
+    raise AssertionError("each snapshot starts git")
+
+
+def _in_place(project: Path) -> None:
+    stamp = (project / "a.txt").stat()
+    (project / "a.txt").write_text("ONE\ntwo\n")
+    os.utime(project / "a.txt", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+
+def _through_another_name(project: Path) -> None:
+    (project / ".git" / "link").write_text("THREE\n")
+
+
+def _in_a_new_folder(project: Path) -> None:
+    (project / "made").mkdir()
+    (project / "made" / "new.txt").write_text("x")
+
+
+def _to_a_link(project: Path) -> None:
+    (project / "a.txt").unlink()
+    (project / "a.txt").symlink_to("one")
+
+
+def _to_a_folder(project: Path) -> None:
+    # What was ignored is a name with nothing behind it; now it is a folder, which another rule lets through.
+    (project / "one.log").unlink()
+    (project / "one.log").mkdir()
+    (project / "one.log" / "inside").write_text("x")
+
+
+def _no_repository(project: Path) -> None:
+    (project / "nested" / ".git" / "HEAD").unlink()
+
+
+def _none_at_the_place_named(project: Path) -> None:
+    (project / ".git" / "elsewhere" / "HEAD").unlink()
+
+
+CHANGES: Mapping[str, Callable[[Path], object]] = {
+    "content of the same size and time": _in_place,
+    "through another name of the file": _through_another_name,
+    "run bit": lambda project: (project / "a.txt").chmod(0o755),
+    "a link in its place": _to_a_link,
+    "gone": lambda project: (project / "a.txt").unlink(),
+    "renamed": lambda project: (project / "a.txt").rename(project / "b.txt"),
+    "new": lambda project: (project / "sub" / "new.txt").write_text("x"),
+    "new in a new folder": _in_a_new_folder,
+    "new beside what is ignored": lambda project: (project / "built" / "source.c").write_text("x"),
+    "ignored no more": lambda project: (project / "sub" / ".gitignore").write_text("!*.log\n"),
+    "a folder that is ignored no more": lambda project: (project / ".gitignore").write_text(
+        "*.log\n.gitignore\n"
+    ),
+    "ignored no more by the person": lambda project: (project / ".git" / "theirs").write_text(""),
+    "a folder with the name of what was ignored": _to_a_folder,
+    "a nested repository that is none": _no_repository,
+    "a linked one that is none": _none_at_the_place_named,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_change_after_a_snapshot_that_started_no_git_is_in_the_next_one(
+    opened: Callable[..., Snapshot],
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+) -> None:
+    started = logged(tmp_path, monkeypatch)
+    (project / ".gitignore").write_text("*.log\n!*.log/\n.gitignore\nmodules/\n")
+    for name in (
+        "sub/b.txt",
+        "sub/one.log",
+        "built/one.log",
+        "modules/deep/x",
+        "one.log",
+        "theirs.txt",
+        "c.txt",
+    ):
+        (project / name).parent.mkdir(exist_ok=True, parents=True)
+        (project / name).write_text("three\n")
+    (project / ".git" / "link").hardlink_to(project / "c.txt")
+    (project / ".git" / "theirs").write_text("theirs.txt\n")
+    (tmp_path / "gitconfig").write_text(f'[core]\n\texcludesFile = "{project}/.git/theirs"\n')
+    for arguments in (["nested"], ["--separate-git-dir", ".git/elsewhere", "linked"]):
+        subprocess.run(["git", "init", "-q", *arguments], cwd=project, check=True)
+    for folder in ("nested", "linked"):
+        (project / folder / "file").write_text("x")
+    snapshot = opened()
+    tree = await unasked(snapshot, started)
+    CHANGES[change](project)
+    after = await taken(snapshot)
+    assert after != tree
+    assert after == await taken(opened())
+    assert await unasked(snapshot, started) == after
+
+
+async def test_what_is_ignored_may_change_without_a_git(
+    snapshot: Snapshot, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = logged(tmp_path, monkeypatch)
+    (project / ".gitignore").write_text("modules/\n")
+    (project / "modules").mkdir()
+    tree = await unasked(snapshot, started)
+    count = started()
+    for number in range(2_001):
+        (project / "modules" / str(number)).touch()
+    assert await taken(snapshot) == tree
+    (project / "modules" / "0").write_text("x")
+    assert await taken(snapshot) == tree
+    assert started() == count
+
+
+async def test_of_many_files_git_says_what_changed(
+    snapshot: Snapshot, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = logged(tmp_path, monkeypatch)
+    for number in range(2_000):
+        (project / str(number)).touch()
+    tree, count = await taken(snapshot), started()
+    assert await taken(snapshot) == tree
+    assert started() > count
+    (project / "0").write_text("x")
+    assert (await snapshot.patch(tree)).files == [str(project / "0")]
 
 
 async def test_files_are_put_back_byte_for_byte(snapshot: Snapshot, project: Path) -> None:

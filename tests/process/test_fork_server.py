@@ -20,8 +20,10 @@ from tests.waiting import SOON, quickest
 
 from instar.process import Output, Processes, Wrapped, confine
 from instar.process.fork_server import MOST
-from instar.sandbox import Level, Shield, find_level, landlock
-from instar.sandbox.level import Name
+from instar.sandbox import landlock
+from instar.sandbox.level import Level, Name
+from instar.sandbox.probe import find_level
+from instar.sandbox.shield import Shield
 
 PYTHON = os.path.realpath(sys.executable)
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "GIVEN": "wörd"}
@@ -225,6 +227,11 @@ SAME = {
     "atexit that fails": "import atexit\n@atexit.register\ndef f():\n    1 / 0",
     "atexit that exits": "import atexit, sys\natexit.register(sys.exit, 5)",
     "atexit after an error": "import atexit, sys\natexit.register(lambda: print(sys.last_value))\n1 / 0",
+    "atexit that fails, with a hook for it": "import atexit, sys\n"
+    "sys.unraisablehook = lambda a: print(a.err_msg, a.object, a.exc_value, a.exc_traceback)\natexit.register(sys.exit, 5)",
+    "atexit and a file": "import atexit\nf = open(1, 'w', closefd=False)\natexit.register(f.write, 'last')\nprint('first')",
+    "a log that is written at the end": "import logging.handlers as h\nm = h.MemoryHandler(9, target=h.logging.StreamHandler())\n"
+    "h.logging.root.addHandler(m); h.logging.error('late')",
     "a finalizer": "class A:\n    def __del__(self): print('gone')\na = A()",
     "a finalizer in a cycle": "class A:\n    def __del__(self): print('gone', __name__)\na = A(); a.a = a",
     "a finalizer after an error": "class A:\n    def __del__(self): print('gone')\na = A()\n1 / 0",
@@ -506,6 +513,14 @@ def held(pid: int) -> list[str]:
     return []
 
 
+HELD = {"pipe", "socket", "/dev/null", "anon_inode"}
+"""The kinds of what an interpreter has open between calls."""
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 @pytest.mark.slow
 def test_two_hundred_calls_leave_no_descriptor_and_no_zombie(shared: Bench) -> None:
     path, long = (
@@ -517,12 +532,11 @@ def test_two_hundred_calls_leave_no_descriptor_and_no_zombie(shared: Bench) -> N
         shared.call(long)
     zygote = shared.heat()
 
-    def left() -> tuple[int, int, str]:
-        children = Path(f"/proc/{zygote}/task/{zygote}/children").read_text()
-        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{zygote}/fd")), children
+    def left() -> tuple[int, int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{zygote}/fd")), len(children(zygote))
 
     # After a call it looks through its own children, by a file that it opens for a moment.
-    until(lambda: not left()[2] and set(held(zygote)) == {"pipe", "socket", "/dev/null"})
+    until(lambda: left()[2] == 1 and set(held(zygote)) == HELD)
     before = left()
     for _ in range(200):
         assert shared.call(path).stdout == b"1\n"
@@ -535,8 +549,8 @@ def test_an_interpreter_takes_twenty_megabytes_at_most_and_holds_no_secret(bench
     status = Path(f"/proc/{zygote}/status").read_text()
     assert int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) <= 20_000
     assert b"s3cr3t" not in Path(f"/proc/{zygote}/environ").read_bytes()
-    until(lambda: set(held(zygote)) == {"pipe", "socket", "/dev/null"})
-    assert held(zygote).count("socket") == 1
+    # The way to instar, and that to the fork that waits.
+    until(lambda: set(held(zygote)) == HELD and held(zygote).count("socket") == 2)
     path = bench.script("import os; print(os.environ['MY_TOKEN'])")
     assert bench.call(path).stdout == b"s3cr3t\n"
 
@@ -548,6 +562,16 @@ def test_an_interpreter_that_dies_between_calls_is_started_anew(bench: Bench) ->
     until(lambda: not lives(first))
     second = bench.heat()
     assert second != first
+
+
+def test_a_call_whose_waiting_fork_was_killed_is_made_all_the_same(bench: Bench) -> None:
+    zygote = bench.heat()
+    for whole in (True, False, True):
+        until(lambda: len(children(zygote)) == 1 and bool(children(children(zygote)[0])))
+        (anchor,) = children(zygote)
+        os.kill(anchor if whole else children(anchor)[0], signal.SIGKILL)
+        assert bench.call(bench.script("print('well')")).stdout == b"well\n"
+    assert bench.heat() == zygote
 
 
 def test_a_call_whose_interpreter_dies_is_ended_as_by_the_kernel(bench: Bench) -> None:
@@ -588,8 +612,11 @@ def test_the_interpreter_that_was_used_longest_ago_makes_room(bench: Bench) -> N
 
 def test_interpreters_end_with_the_runtime(bench: Bench) -> None:
     zygote = bench.heat()
+    until(lambda: len(children(zygote)) == 1 and bool(children(children(zygote)[0])))
+    forks = [child for anchor in children(zygote) for child in (anchor, *children(anchor))]
     bench.runner.run(bench.processes.close())
     assert not lives(zygote)
+    until(lambda: not any(map(lives, forks)))
 
 
 def test_a_first_call_does_not_wait_for_the_interpreter(bench: Bench) -> None:
@@ -664,7 +691,8 @@ KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 from instar.process import Processes
-from instar.sandbox import Shield, find_level
+from instar.sandbox.probe import find_level
+from instar.sandbox.shield import Shield
 
 def show(data):
     print(data.decode(), flush=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from instar.provider.catalogue import LIBRARY_CLASSES, PACKAGES, shipped
 
-PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "providers.md"
 WAYS = {"openai": "Chat Completions", "anthropic": "Anthropic Messages"}
 
 

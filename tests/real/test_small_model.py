@@ -2,7 +2,7 @@
 
 The model is Gemma 3 with 270 million parameters, as it was pretrained: it was never taught to talk or to call tools.
 llama.cpp's server runs it. The system prompt shows it three changes of other scripts; the server's grammar holds its
-calls to the tools' schemas. ``RECORD=1`` writes what happened into docs/evolve.md.
+calls to the tools' schemas. ``RECORD=1`` writes what happened into docs/guides/small-models.md.
 
 INSTAR_SMALL names the environment of Python into which the server and the weights were installed.
 """
@@ -22,7 +22,7 @@ import pytest
 from instar.testing import Machine
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "evolve.md"
+PAGE = HERE.parents[1] / "docs" / "guides" / "small-models.md"
 BEGIN, END = "<!-- begin small model: make real RECORD=1 -->\n", "<!-- end -->"
 PATIENCE = 180.0
 """Seconds for one turn, or for the server's end: the five turns stay below a quarter of an hour."""

@@ -19,7 +19,7 @@ PATHS = [
     *("context.build_system_prompt", "consolidator", "dream", "runner", "commands", "web_config.enable"),
     *("exec_config", "workspace", "hooks", "evolve", "usage", "cost", "limits"),
 ]
-"""What docs/self.md names."""
+"""What docs/reference/self.md names."""
 
 
 def look(**args: Any) -> str:
@@ -78,7 +78,7 @@ async def test_everything_that_is_declared_says_what_it_is(house: Machine) -> No
 
 
 async def test_what_writes_or_guards_is_known_by_name(house: Machine) -> None:
-    """A new setter is a decision: it belongs in this list, and in docs/self.md."""
+    """A new setter is a decision: it belongs in this list, and in docs/reference/self.md."""
     door = await opened(house)
     found = {one.path: one.node for one in tree(door).walk()}
     written = {path: node.guard for path, node in found.items() if isinstance(node, Value) and node.write}

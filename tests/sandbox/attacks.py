@@ -2,7 +2,8 @@
 
 Each case is one shell program. It may fail as it likes; what counts is the state afterwards, that the key was not
 printed, and that it did not print OPEN (a way out that leaves no trace in files). A case whose second field names a
-level is not held there, and the tests hold that too: `docs/sandbox.md` says so, and must not say more than is true.
+level is not held there, and the tests hold that too: `docs/reference/confinement.md` says so, and must not say more
+than is true.
 """
 
 NOWHERE = ""

@@ -18,8 +18,11 @@ from tests.running import arguments, pids
 from tests.waiting import SOON
 
 from instar.process import Output, Processes
-from instar.sandbox import Copy, Level, Limits, Sandbox, Shield, copy_of, find_level
-from instar.sandbox.place import remove
+from instar.sandbox.box import Limits, Sandbox
+from instar.sandbox.level import Level
+from instar.sandbox.place import Copy, copy_of, remove
+from instar.sandbox.probe import find_level
+from instar.sandbox.shield import Shield
 
 KEY = "sk-this-is-the-key-4711"
 """What stands in hidden files and in the environment of the process outside."""

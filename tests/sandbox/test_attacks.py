@@ -10,7 +10,8 @@ from tests.sandbox.attacks import CANDIDATES, READS, WAYS, WRITES
 from tests.sandbox.conftest import KEY, NAP, Home, Listeners, assert_nothing_runs, sandboxed, shielded
 
 from instar.process import Processes
-from instar.sandbox import Copy, Level
+from instar.sandbox.level import Level
+from instar.sandbox.place import Copy
 
 
 @pytest.mark.slow

@@ -9,7 +9,10 @@ from tests.sandbox.conftest import KEY, NAP, Home, assert_nothing_runs, sandboxe
 from tests.waiting import SOON
 
 from instar.process import ProcessError, Processes
-from instar.sandbox import Copy, Level, Limits, Sandbox, copy_of, find_level
+from instar.sandbox.box import Limits, Sandbox
+from instar.sandbox.level import Level
+from instar.sandbox.place import Copy, copy_of
+from instar.sandbox.probe import find_level
 
 # The kernel does not count root's processes: as root a real bomb would be the machine's, until the time is over.
 BOMB = (

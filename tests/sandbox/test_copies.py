@@ -11,8 +11,9 @@ from tests.sandbox.conftest import Home, sandboxed, state_of
 from tests.waiting import take_quickest
 
 from instar.process import Processes
-from instar.sandbox import Level, copy_of, find_level, remove
-from instar.sandbox.place import copy_tree
+from instar.sandbox.level import Level
+from instar.sandbox.place import copy_of, copy_tree, remove
+from instar.sandbox.probe import find_level
 
 
 def test_a_plain_copy_has_the_same_files_modes_times_and_links(tmp_path: Path) -> None:

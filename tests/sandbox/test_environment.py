@@ -2,7 +2,7 @@
 
 import pytest
 
-from instar.sandbox import environment, is_secret_name
+from instar.sandbox.environment import environment, is_secret_name
 from instar.wire.secret import Secret
 
 SECRETS = (

@@ -12,7 +12,10 @@ from tests.sandbox.attacks import READS, WAYS, WRITES
 from tests.sandbox.conftest import KEY, LIMITS, NAP, Home, Listeners, assert_nothing_runs, state_of
 
 from instar.process import Output, ProcessError, Processes
-from instar.sandbox import Level, Live, Sandbox, seccomp
+from instar.sandbox import seccomp
+from instar.sandbox.box import Sandbox
+from instar.sandbox.level import Level
+from instar.sandbox.place import Live
 
 NAMES = frozenset(("PY", "NAP", "WS", "DATA", "CONFIG", "PID", "PORT", "ABSTRACT", "XDG_RUNTIME_DIR", "MINE"))
 
@@ -55,7 +58,7 @@ async def test_a_script_writes_the_folders_it_was_granted_and_no_others(
     ]
     after = home.guarded() | state_of(home.workspace / "src")
     if level.name == "landlock":
-        # As docs/sandbox.md says: modes and times are not Landlock's.
+        # As docs/reference/confinement.md says: modes and times are not Landlock's.
         before, after = ({name: one.split()[-1] for name, one in each.items()} for each in (before, after))
     assert after == before
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from instar.sandbox import own_places
-from instar.sandbox.shield import doors, guarded_paths
+from instar.sandbox.shield import doors, guarded_paths, own_places
 from instar.settings.paths import Paths
 
 

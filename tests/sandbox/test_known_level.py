@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from instar.process import Processes
-from instar.sandbox import Level
 from instar.sandbox.bubblewrap import find_program
+from instar.sandbox.level import Level
 from instar.sandbox.probe import known_level
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}

@@ -16,7 +16,10 @@ from tests.sandbox.conftest import Home
 
 from instar.process import Output, ProcessError, Processes, fork_server
 from instar.process.confine import Confinement
-from instar.sandbox import Copy, Level, Sandbox, Shield
+from instar.sandbox.box import Sandbox
+from instar.sandbox.level import Level
+from instar.sandbox.place import Copy
+from instar.sandbox.shield import Shield
 
 
 @pytest.fixture
@@ -429,7 +432,8 @@ KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 from instar.process import Processes
-from instar.sandbox import Shield, find_level
+from instar.sandbox.probe import find_level
+from instar.sandbox.shield import Shield
 
 async def main():
     processes = Processes()

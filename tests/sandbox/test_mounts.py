@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.sandbox.conftest import Home
 
 from instar.process import Processes
-from instar.sandbox import find_level
+from instar.sandbox.probe import find_level
 
 
 async def test_mounts_alone_hold_without_landlock_inside(processes: Processes, home: Home) -> None:

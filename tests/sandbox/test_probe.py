@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from instar.process import Processes
-from instar.sandbox import bubblewrap, find_level, probe
+from instar.sandbox import bubblewrap, probe
+from instar.sandbox.probe import find_level
 from instar.settings.install import installing
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,14 @@ from tests.sandbox.conftest import Home
 
 from instar.process import Ending, Output, ProcessError, Processes
 from instar.process.confine import Confinement
-from instar.sandbox import Copy, Level, Sandbox, Shield, bubblewrap, copy_of, find_level
+from instar.sandbox import bubblewrap
+from instar.sandbox.box import Sandbox
+from instar.sandbox.level import Level
+from instar.sandbox.place import Copy, copy_of
+from instar.sandbox.probe import find_level
+
+if TYPE_CHECKING:
+    from instar.sandbox.shield import Shield
 
 CONFINES = ["shield", "shield without Landlock", "sandbox"]
 

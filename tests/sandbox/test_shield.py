@@ -9,7 +9,9 @@ import pytest
 from tests.sandbox.conftest import Home, Listeners, shielded
 
 from instar.process import ProcessError, Processes
-from instar.sandbox import Level, Shield, find_level
+from instar.sandbox.level import Level
+from instar.sandbox.probe import find_level
+from instar.sandbox.shield import Shield
 
 
 async def test_files_beside_what_is_guarded_are_written_as_ever(

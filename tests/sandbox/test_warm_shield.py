@@ -13,7 +13,9 @@ from tests.sandbox.conftest import KEY, Home
 
 from instar.process import Output, Processes
 from instar.process.confine import Confinement
-from instar.sandbox import Copy, Level, Sandbox
+from instar.sandbox.box import Sandbox
+from instar.sandbox.level import Level
+from instar.sandbox.place import Copy
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md, run while a turn is under way: what is restored opens, and its turns go on."""
+"""The commands of operations.md, run while a turn is under way: what is restored opens, and its turns go on."""
 
 import re
 import signal
@@ -11,7 +11,7 @@ from tests.postgresql import Cluster, cluster
 from tests.server.conftest import Served
 from tests.waiting import wait_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "operations.md"
 DUMP, RESTORE, _, BASE, RECOVER, *_ = re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.M | re.S)
 SCRIPT = """== when "interrupted"
 text: I went on

@@ -1,4 +1,4 @@
-"""The client that waits for each answer, and is told of events, before a running server (`docs/client.md`)."""
+"""The client that waits for each answer, and is told of events, before a running server (`docs/guides/client.md`)."""
 
 import signal
 import subprocess

@@ -1,18 +1,21 @@
-"""What the server answers to each operation of opencode's document, and its own, as docs/server.md has it.
+"""What the server does for each operation of opencode's document, and its own, as docs/reference/http.md has it.
 
-``python -m tests.server.test_operations`` writes the table.
+``python -m tests.server.test_operations`` writes the tables.
 """
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from tests.server.conformance import OPENCODE
 
-from instar.api.operation import Bound, flagship_operations, operations
+from instar.api.operation import Bound, flagship_operations, operations, signature
 from instar.server.app import families
 
-PAGE = Path(__file__).parents[2] / "docs" / "server.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 RUN = "python -m tests.server.test_operations"
 WITHOUT = {
     "global.upgrade": "nothing is upgraded: `success` is false",
@@ -42,48 +45,112 @@ OTHERWISE = {
 """Operations that do something else than in opencode."""
 
 
-def rows() -> Iterator[tuple[str, str]]:
-    """The table's lines: requests to one path with the same answer in one."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, operation in OPENCODE.operations.items():
-        found.setdefault((operation.path, answer(name)), []).append(operation.method)
-    for (path, told), methods in sorted(found.items()):
-        yield f"`{', '.join(methods)} {path}`", told
-    for bound in sorted(own(), key=lambda one: (one.operation.path, one.operation.method)):
-        yield f"`{bound.operation.method} {bound.operation.path}`", f"instar's own: {summary(bound)}"
+GROUPS = {
+    "Sessions and messages": ("/session", "/experimental/session"),
+    "What waits for a person": ("/permission", "/question"),
+    "Events": ("/event", "/global/event", "/sync"),
+    "Files and the repository": ("/path", "/file", "/find", "/vcs"),
+    "Projects, worktrees and workspaces": (
+        *("/project", "/experimental/project", "/experimental/worktree", "/experimental/workspace"),
+        "/experimental/control-plane",
+    ),
+    "Agents, commands, skills and tools": (
+        "/agent",
+        "/command",
+        "/skill",
+        "/experimental/tool",
+        "/formatter",
+        "/lsp",
+    ),
+    "Settings, providers and logins": ("/config", "/global/config", "/provider", "/auth"),
+    "MCP servers": ("/mcp", "/experimental/resource"),
+    "Terminals": ("/pty",),
+    "Terminal interfaces": ("/tui",),
+    "The server": (
+        *("/doc", "/log", "/instance", "/global/health", "/global/dispose", "/global/upgrade"),
+        *("/experimental/capabilities", "/experimental/console"),
+    ),
+    "opencode's newer routes": ("/api",),
+    "instar's own": ("/instar",),
+}
+"""Under which heading a path stands: the one that has it, or the beginning of it."""
+_BAR = "\\|"
+MANY = 12
+"""A body with more fields is named in one word."""
 
 
-def answer(name: str) -> str:
-    """What stands in the table for an operation of opencode's."""
-    if name in WITHOUT:
-        return f"without that feature: {WITHOUT[name]}"
-    return OTHERWISE.get(name, "as opencode")
+def every() -> Iterator[Bound]:
+    """All operations: the core's, then the flagships'."""
+    for family in families():
+        yield from operations(family)
+    for bounds in flagship_operations().values():
+        yield from bounds
 
 
-def own() -> list[Bound]:
-    """The operations that opencode does not have."""
-    core = [bound for family in families() for bound in operations(family)]
-    every = [*core, *(bound for bounds in flagship_operations().values() for bound in bounds)]
-    return [bound for bound in every if bound.operation.id not in OPENCODE.operations]
+def group(path: str) -> str:
+    """The heading under which a path stands."""
+    (found,) = (
+        title
+        for title, prefixes in GROUPS.items()
+        if any(path == prefix or path.startswith(f"{prefix}/") for prefix in prefixes)
+    )
+    return found
 
 
-def summary(bound: Bound) -> str:
-    """The first sentence of what an operation says of itself, as part of a sentence."""
-    text = bound.summary.partition(". ")[0].rstrip(".").replace("|", "\\|").replace("``", "`")
-    return text[0].lower() + text[1:]
+def row(bound: Bound) -> str:
+    """The line of an operation: what is asked, what it does, what it takes."""
+    takes = signature(bound.handler)
+    query = [f"`?{name}`" for name in fields(takes.query)]
+    body = [f"`{name}`" for name in fields(takes.body)]
+    if len(body) > MANY:
+        body = ["settings"]
+    elif takes.body is not None and not body:
+        body = ["a body, see `/doc`"]
+    meanings = [about(takes.query) if query else "", about(takes.body) if len(body) > 1 else ""]
+    taken = "<br>".join(filter(None, [", ".join([*query, *body]), *meanings]))
+    path = bound.operation.path.replace(":path}", "}")
+    cells = [f"`{bound.operation.method} {path}`", f"{bound.summary} {bound.description}".strip(), taken]
+    return f"| {' | '.join(cell.replace('|', _BAR).replace('``', '`') for cell in cells)} |\n"
+
+
+def fields(kind: Any) -> list[str]:
+    """The wire names of a struct's fields, none of another type."""
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return [field.encode_name for field in msgspec.structs.fields(kind)] if is_struct else []
+
+
+def about(kind: Any) -> str:
+    """What a query or a body says of itself, in one line; nothing of one that says only whose it is."""
+    said = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
+    return "" if said.startswith("The body of") else said
 
 
 def table() -> str:
-    """The table as it must stand."""
-    lines = [("request", "answer"), ("---", "---"), *rows()]
-    return "".join(f"| {request} | {told} |\n" for request, told in lines)
+    """The tables as they must stand, each below its heading."""
+    found: dict[str, list[str]] = {title: [] for title in GROUPS}
+    for bound in every():
+        found[group(bound.operation.path)].append(row(bound))
+    head = "| request | does | takes |\n| --- | --- | --- |\n"
+    parts = [f"## {title}\n\n{head}{''.join(rows)}" for title, rows in found.items()]
+    return "\n" + "\n".join([*parts, departures()]) + "\n"
+
+
+def departures() -> str:
+    """The table of opencode's operations that instar answers otherwise."""
+    told = {**{name: f"No such feature: {what}." for name, what in WITHOUT.items()}, **OTHERWISE}
+    rows = sorted(
+        f"| `{operation.method} {operation.path}` | {told[name][0].upper()}{told[name][1:].rstrip('.')}. |\n"
+        for name, operation in OPENCODE.operations.items()
+        if name in told
+    )
+    return "## What differs from opencode\n\n| request | answer |\n| --- | --- |\n" + "".join(rows)
 
 
 def split() -> tuple[str, str, str]:
     """The page before the table, the table, the page after it."""
     text = PAGE.read_text("utf-8")
     found = re.search(rf"<!-- begin operations: {RUN} -->\n(.*?)<!-- end -->\n", text, re.DOTALL)
-    assert found, f"{PAGE} has no table of operations"
+    assert found, f"{PAGE} has no tables of operations"
     return text[: found.start(1)], found[1], text[found.end(1) :]
 
 

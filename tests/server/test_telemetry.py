@@ -14,7 +14,7 @@ import pytest
 from tests.collector import Collector
 from tests.waiting import wait_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "telemetry.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "telemetry.md"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SCRIPT = """\
 == turn

@@ -1,4 +1,4 @@
-"""The kit that tests are made with does what docs/testing.md says."""
+"""The kit that tests are made with does what docs/guides/testing.md says."""
 
 import asyncio
 import subprocess

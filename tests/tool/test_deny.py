@@ -14,7 +14,7 @@ from instar.tool import bash
 pytest_plugins = ["tests.turn"]
 
 DENIED = {"*": "allow", "git push *": "deny", "rm -rf *": "deny", "npm publish *": "deny", "sudo *": "deny"}
-"""The denials of docs/permissions.md."""
+"""The denials of docs/reference/permissions.md."""
 WORK = Path(__file__).parents[1] / "data" / "agents_commands.txt"
 
 

@@ -1,4 +1,4 @@
-"""The reference in docs/tools.md says what the code has. ``python tests/tool/test_docs.py`` writes it."""
+"""The reference in docs/reference/tools.md says what the code has. ``python tests/tool/test_docs.py`` writes it."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from instar.plugin import Tool
 from instar.tool.registry import builtin
 
-PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tools.md"
 BEGIN, END = "<!-- begin: python tests/tool/test_docs.py -->\n", "<!-- end -->\n"
 PERMISSIONS = {
     "background": "`bash` (start)",

@@ -238,7 +238,7 @@ class ServerSettings(_Settings):
 
 
 class Config(_Settings):
-    """Settings in opencode's form. instar reads those that docs/configuration.md names.
+    """Settings in opencode's form. instar reads those that docs/reference/configuration.md names.
 
     A key that no setting has is looked at too: it may be a mistyped one.
     """

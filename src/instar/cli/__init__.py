@@ -6,6 +6,17 @@ errors, exit codes, an open runtime); `person.py` asks the person at the termina
 and `output.py` shows them; `check.py` finds mistakes in settings; `text.py` makes text safe to print.
 """
 
-from instar.cli.program import main
+import sys
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["main"]
+from instar.cli import collector
+
+
+def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = sys.exit) -> None:
+    """Run the command line and end the process with its exit code."""
+    collector.starting()
+    # Start-up time: what is imported from here on is not searched for garbage.
+    from instar.cli.program import run
+
+    run(sys.argv[1:] if arguments is None else arguments, exit_with)

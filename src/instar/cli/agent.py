@@ -1,7 +1,6 @@
 """``instar agent``: the agents of a folder: list them, show one, or have a model write a new one."""
 
 import json
-import re
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +17,10 @@ from instar.plugin import Invalid, points
 from instar.provider.protocol import ProviderError, describe
 from instar.runtime import Options, Runtime
 from instar.wire.document import atomic_write
+from instar.wire.pattern import late_pattern
 
 _INSTRUCTIONS: Final = Path(__file__).with_name("agent.txt")
-_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_NAME: Final = late_pattern(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LONGEST_NAME: Final = 64
 
 

@@ -1,9 +1,9 @@
 """``instar auth``: the keys of providers that instar keeps for a person, and logging in by what plugins offer.
 
-A method of a plugin's ``auth`` hook (docs/plugins.md) is ``{"type": "api" | "oauth", "label", "prompts", "authorize":
-async (inputs) -> answer}``. For ``api`` the answer is ``{"type": "success", "key": ...}``; without `authorize` the
-person is asked for the key. For ``oauth`` it is ``{"url", "instructions", "method": "auto" | "code", "callback"}``;
-what the callback returns is kept.
+A method of a plugin's ``auth`` hook (docs/reference/plugin-api.md) is ``{"type": "api" | "oauth", "label", "prompts",
+"authorize": async (inputs) -> answer}``. For ``api`` the answer is ``{"type": "success", "key": ...}``; without
+`authorize` the person is asked for the key. For ``oauth`` it is ``{"url", "instructions", "method": "auto" | "code",
+"callback"}``; what the callback returns is kept.
 """
 
 import difflib

@@ -2,7 +2,6 @@
 
 import asyncio
 import difflib
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from instar.settings.layer import has_reference
 from instar.settings.load import Settings
 from instar.wire import Plain
 from instar.wire.document import DocumentError, parse_jsonc, read_jsonc
+from instar.wire.pattern import late_pattern
 from instar.wire.secret import MASK, Secret, masked, redact
 
 _WIDEST: Final = 160
@@ -30,8 +30,8 @@ _WIDEST: Final = 160
 _CONCATENATED: Final = ("plugin", "instructions")
 _MASKED_MAPS: Final = ("headers", "environment")
 """Maps whose values may be keys, whatever they are called."""
-_REFERENCE: Final = re.compile(r"\{(env|file):[^{}]*\}")
-_USERINFO: Final = re.compile(r"://[^/@\s]*@")
+_REFERENCE: Final = late_pattern(r"\{(env|file):[^{}]*\}")
+_USERINFO: Final = late_pattern(r"://[^/@\s]*@")
 """The name and password in an address."""
 
 _folder = folder_option("The settings of this folder.")

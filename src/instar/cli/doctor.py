@@ -33,7 +33,7 @@ from instar.provider.catalogue import shipped, vendor_wanting_key
 from instar.provider.keys import KeysError
 from instar.provider.protocol import Model
 from instar.provider.resolve import NoModel, UnknownModel
-from instar.sandbox import find_level
+from instar.sandbox.probe import find_level
 from instar.server.browser import running
 from instar.settings.config import Config
 from instar.settings.install import installing

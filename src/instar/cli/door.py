@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,9 +44,6 @@ LEVELS: Final = {
     "ERROR": logging.ERROR,
 }
 """The levels by the names of ``--log-level``."""
-
-LOG_FILE_SIZE: Final = 5 * 1024 * 1024
-"""Bytes of a log file before it is put away; three old ones are kept."""
 
 log = logging.getLogger("instar.cli")
 
@@ -405,23 +401,31 @@ class Logfmt(logging.Formatter):
         return " ".join(f"{key}={_logfmt_value(value)}" for key, value in fields.items())
 
 
-class LogFile(RotatingFileHandler):
-    """The rotating file, made with its folder at the first line, readable by its owner alone.
-
-    A file that cannot be written costs the log, not the run.
-    """
+class LateLogFile(logging.Handler):
+    """The log file at `path`, made with the first line."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, maxBytes=LOG_FILE_SIZE, backupCount=3, encoding="utf-8", delay=True)
+        super().__init__()
+        self._path = path
 
-    def _open(self) -> Any:
-        path = Path(self.baseFilename)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        return super()._open()
+    @cached_property
+    def _file(self) -> logging.Handler:
+        # Start-up time: most commands log nothing.
+        from instar.cli.log_file import LogFile
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Drop the line."""
+        file = LogFile(self._path)
+        file.setFormatter(self.formatter)
+        return file
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self._file.emit(record)
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if "_file" in vars(self):
+            self._file.close()
+        super().close()
 
 
 class WaitingLines(logging.Handler):
@@ -436,7 +440,7 @@ class WaitingLines(logging.Handler):
 
 def start_log(path: Path, level: str, *, printed: bool) -> None:
     """Send every log line of `level` and above to stderr (`printed`) or to the file at `path`."""
-    handler: logging.Handler = logging.StreamHandler() if printed else LogFile(path)
+    handler: logging.Handler = logging.StreamHandler() if printed else LateLogFile(path)
     handler.setFormatter(Logfmt(tracebacks=not printed or level == "DEBUG"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("instar").setLevel(LEVELS[level])

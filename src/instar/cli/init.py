@@ -23,7 +23,7 @@ _SETTINGS: Final = """\
 
 _EVOLVE: Final = """\
 {
-  // Every setting may be left out (see docs/evolve.md).
+  // Every setting may be left out (see: instar docs workspace).
   "hook_timeout": 30000 // milliseconds that a call of a hook script, or its test, may take
 }
 """

@@ -108,12 +108,12 @@ async def logout(context: Context, server: str, folder: str | None) -> None:
 @_folder
 @door
 async def serve(context: Context, folder: str | None, url: str | None, answers: bool, tools: bool) -> None:
-    """Offer sessions as tools to another agent: an MCP server on stdin and stdout (docs/mcp.md)."""
+    """Offer sessions as tools to another agent: an MCP server on stdin and stdout (instar docs mcp)."""
     # Start-up time: other commands need neither a server nor the SDK.
     from instar.cli.stdio import Lines, clients
 
     if sys.stdin.isatty():
-        raise Failure("another agent starts instar mcp serve and talks with it (docs/mcp.md)")
+        raise Failure("another agent starts instar mcp serve and talks with it (instar docs mcp)")
     from instar.cli.mcp_server import serve as served
 
     # Without --answers nobody is there: what is asked is refused, and nothing waits.

@@ -89,7 +89,7 @@ def status(context: Context, project: str | None, as_json: bool) -> None:
 @click.command()
 @door
 async def bridge(context: Context) -> None:
-    """Serve instar's plugins to opencode over stdin and stdout (docs/plugin-protocol.md). No command for people."""
+    """Serve instar's plugins to opencode over stdin and stdout (plugin-protocol.md). No command for people."""
     # Start-up time: only the bridge needs its rooms.
     from instar.opencode.bridge.server import serve
 

@@ -48,8 +48,8 @@ _yes = click.option("--yes", is_flag=True, help="Accept without being asked: wha
 def command() -> None:
     """Add, list, update or remove plugin folders of Claude Code and of Agent Plugins.
 
-    They bring commands, agents, skills, rules of hooks and MCP servers (docs/plugin-folders.md). For plugins that are
-    code (Python, JavaScript) see `plugin` in the settings.
+    They bring commands, agents, skills, rules of hooks and MCP servers (instar docs plugin-folders). For plugins
+    that are code (Python, JavaScript) see `plugin` in the settings.
     """
 
 

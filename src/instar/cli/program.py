@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from instar import __version__
-from instar.cli import collector, streams
+from instar.cli import streams
 from instar.cli.text import note
 from instar.settings.builtin_plugins import commands as plugin_commands
 from instar.settings.builtin_plugins import commands_under
@@ -52,6 +52,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "aside": ("instar.cli.aside:command", "List or put back what a model made that would run later."),
         "config": ("instar.cli.config:command", "Show or check the settings, or print their schema."),
         "doctor": ("instar.cli.doctor:command", "Check what instar needs, and say what to do."),
+        "docs": ("instar.cli.docs:command", "Print a page of the documentation, or list the pages."),
         "init": ("instar.cli.init:command", "Make a folder with an evolve workspace of your own."),
         "completion": ("instar.cli.completion:command", "Print a completion script for a shell."),
     }
@@ -128,12 +129,10 @@ def program(ctx: click.Context) -> None:
     ctx.obj = Context(dict(os.environ))
 
 
-def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = sys.exit) -> None:
+def run(arguments: list[str], exit_with: Callable[[int], Any]) -> None:
     """Run the command line and end the process with its exit code."""
-    collector.starting()
     _open_standard_streams()
     streams.replace()
-    arguments = sys.argv[1:] if arguments is None else arguments
     match arguments:
         case ["help", *words]:
             arguments = [*words, "--help"]

@@ -1,7 +1,6 @@
 """What a person is shown of a finished tool call below its line: a diff, a command's end, a list."""
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
@@ -10,6 +9,7 @@ from rich.text import Text
 
 from instar.cli.text import counted, harmless
 from instar.message import ToolCompleted, ToolPart
+from instar.wire.pattern import late_pattern
 
 _DIFF_LINES: Final = 24
 """Lines of a diff that are shown; of a longer one the number of the others."""
@@ -17,7 +17,7 @@ _OUTPUT_LINES: Final = 6
 """Last lines of a command's output."""
 _HITS: Final = 3
 """First lines of what a search found."""
-_WORDS: Final = re.compile(r"\w+|\s+|[^\w\s]")
+_WORDS: Final = late_pattern(r"\w+|\s+|[^\w\s]")
 _ALIKE: Final = 0.5
 """How much of a line must have stayed for its words to be compared."""
 _TODO_MARKS: Final = {

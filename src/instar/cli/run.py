@@ -206,7 +206,9 @@ async def _turn(runtime: Runtime, request: RunRequest, interrupts: Interrupts) -
     if runtime.instance.stops.last_id() != runtime.instance.stops.opened:
         raise Failure("instar stop came while this began: run it again if you still want it")
     if request.profile is not None and "self" not in runtime.registry.views:
-        raise Failure('--profile needs "tools": {"self_evolution": true} in your instar.json (docs/self.md)')
+        raise Failure(
+            '--profile needs "tools": {"self_evolution": true} in your instar.json (instar docs self)'
+        )
     session = await _session(runtime, request)
     view = request.view
     follower = Follower(session.id, view)

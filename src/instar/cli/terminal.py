@@ -35,7 +35,7 @@ from instar.plugin.waiting import NAMED_AFTER
 if TYPE_CHECKING:
     from instar.cli.markdown import Block, Blocks
 
-_THEME: Final = Theme({"markdown.code": "cyan", "markdown.h1": "bold underline", "markdown.h2": "bold"})
+THEME: Final = Theme({"markdown.code": "cyan", "markdown.h1": "bold underline", "markdown.h2": "bold"})
 """Colours of the terminal alone, and no background: they are read on light and dark."""
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TAIL: Final = 6
@@ -44,6 +44,11 @@ _LIGHT: Final = ("7", "15")
 """Backgrounds of a light terminal in the last field of ``COLORFGBG``, which rxvt and others set."""
 _CALLS: Final = 4
 """Calls that run together and have a row each."""
+
+
+def has_light_background() -> bool:
+    """Return whether the terminal says so."""
+    return os.environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT
 
 
 class TerminalView(TurnView):
@@ -58,7 +63,7 @@ class TerminalView(TurnView):
     interval = 0.1
 
     def __init__(self, *, thinking: bool = False) -> None:
-        self._console = Console(highlight=False, theme=_THEME)
+        self._console = Console(highlight=False, theme=THEME)
         self._area = Area(self._console)
         self._thinking = thinking
         self._texts: dict[str, Blocks] = {}
@@ -175,8 +180,7 @@ class TerminalView(TurnView):
             self.tick()
 
     def _is_light(self) -> bool:
-        """Whether the terminal says that its background is light."""
-        return os.environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT
+        return has_light_background()
 
     def _blocks(self, part_id: str) -> "Blocks":
         # Start-up time: 60 ms, and only a text needs them.

@@ -17,9 +17,10 @@ from instar.message import (
     WithParts,
     error_text,
 )
+from instar.wire.pattern import late_pattern
 
-_FENCE: Final = re.compile(r"^\s*(`{3,})", re.MULTILINE)
-_NOT_IN_A_NAME: Final = re.compile(r"[^\w.-]+")
+_FENCE: Final = late_pattern(r"^\s*(`{3,})", re.MULTILINE)
+_NOT_IN_A_NAME: Final = late_pattern(r"[^\w.-]+")
 
 
 def file_name(session: Session) -> str:

@@ -10,7 +10,6 @@ can only be given by name, a field of the query. A method named as a builtin (``
 annotations after it would mean the method.
 """
 
-import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import cached_property
 from inspect import Parameter, Signature, get_annotations, signature
@@ -23,6 +22,7 @@ from instar.client.connection import AsyncConnection, Connection
 from instar.client.request import Request
 from instar.event import Event
 from instar.wire import wire_name
+from instar.wire.pattern import late_pattern
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,7 +31,7 @@ Waited = TypeVar("Waited")
 C = TypeVar("C", bound=AsyncConnection | Connection)
 """How a client asks: what it returns is awaited, or was waited for."""
 
-_PART: Final = re.compile(r"\{(\w+)[^}]*\}")
+_PART: Final = late_pattern(r"\{(\w+)[^}]*\}")
 
 
 class Calls(Generic[C]):

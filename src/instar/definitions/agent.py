@@ -182,7 +182,7 @@ class Agents:
 
 
 SWITCHES: Final = ("self_evolution",)
-"""Keys of ``tools`` that are settings of ours (docs/self.md), never the names of tools."""
+"""Keys of ``tools`` that are settings of ours (docs/reference/self.md), never the names of tools."""
 
 
 def tool_rules(tools: Mapping[str, bool] | None) -> tuple[Rule, ...]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from instar.message import Rule
 from instar.settings.permission import matches
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
 _TOOLS: Final = {
     "Bash": "bash",
@@ -34,7 +35,7 @@ _TOOLS: Final = {
 """The permission that each of Claude Code's tools asks for here."""
 _GUARDS: Final = ("external_directory", "doom_loop")
 """Permissions that are asked beside a tool's own."""
-_ENTRY: Final = re.compile(r"([A-Za-z_][\w.-]*\*?)(?:\((.*)\))?", re.DOTALL)
+_ENTRY: Final = late_pattern(r"([A-Za-z_][\w.-]*\*?)(?:\((.*)\))?", re.DOTALL)
 _MODELS: Final = ("inherit", "sonnet", "opus", "haiku", "default", "best", "opusplan")
 """Names for models of one vendor; an agent that names one has the model of the conversation."""
 

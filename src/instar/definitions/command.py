@@ -11,7 +11,7 @@ import mimetypes
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -19,8 +19,9 @@ from instar.definitions.agent import shipped_prompt
 from instar.message import Rule
 from instar.settings.config import CommandConfig, Config
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
-_MENTION: Final = re.compile(r"(?<![\w`@/.])@([^\s`,@\0]+)")
+_MENTION: Final = late_pattern(r"(?<![\w`@/.])@([^\s`,@\0]+)")
 _ENDINGS: Final = ".,;:!?)]}>'\""
 
 
@@ -84,10 +85,10 @@ def _file(path: Path) -> Plain:
     return {"type": "file", "mime": mime, "filename": path.name, "url": path.absolute().as_uri()}
 
 
-_WORD: Final = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
-_QUOTED: Final = re.compile(r""""([^"]*)"|'([^']*)'""")
-_PLACE: Final = re.compile(r"\$(?:(\d+)|([A-Z][A-Z0-9_]*)(?![A-Za-z0-9_]))")
-SHELL: Final = re.compile(r"(?<!\S)!`([^`]+)`")
+_WORD: Final = late_pattern(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
+_QUOTED: Final = late_pattern(r""""([^"]*)"|'([^']*)'""")
+_PLACE: Final = late_pattern(r"\$(?:(\d+)|([A-Z][A-Z0-9_]*)(?![A-Za-z0-9_]))")
+SHELL: Final = late_pattern(r"(?<!\S)!`([^`]+)`")
 """A shell command in a template; in ``$!`` of a table in Markdown the mark stands behind something."""
 _ALL: Final = "ARGUMENTS"
 
@@ -132,7 +133,7 @@ class Command(msgspec.Struct, frozen=True):
         return [name for name in self.names if name not in given]
 
 
-class Arguments(NamedTuple):
+class Arguments(msgspec.Struct, frozen=True):
     """What was said after a command's name: `text` less the named values, its words, and these values."""
 
     text: str
@@ -140,7 +141,7 @@ class Arguments(NamedTuple):
     values: dict[str, str]
 
 
-class Filled(NamedTuple):
+class Filled(msgspec.Struct, frozen=True):
     """A template with its arguments. Shell command number N stands in `text` as ``\\0N\\0``."""
 
     text: str

@@ -1,7 +1,6 @@
 """The project: which repository a directory belongs to, and the id that its sessions are kept under."""
 
 import logging
-import re
 from pathlib import Path
 from typing import Final, Literal
 
@@ -9,13 +8,14 @@ import msgspec
 
 from instar.git import GitError, common_folder, find_worktree, root_commit
 from instar.process import ProcessError, Processes
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.project")
 
 GLOBAL: Final = "global"
 """The id of everything that is no repository, or one without commits."""
 
-_HASH: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_HASH: Final = late_pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class Project(msgspec.Struct, frozen=True):

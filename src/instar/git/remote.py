@@ -4,18 +4,18 @@ Nothing is checked out: no filter, no link and no submodule of the repository ta
 URL names is let through, and nobody is asked for a password.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from instar.git import GitError, git, git_bytes
 from instar.process import Processes
+from instar.wire.pattern import late_pattern
 
 SCHEMES: Final = ("https", "ssh", "git", "http", "file")
-_SSH: Final = re.compile(r"\w[\w.-]*@\w[\w.-]*:(?!//)[^\0]+")
+_SSH: Final = late_pattern(r"\w[\w.-]*@\w[\w.-]*:(?!//)[^\0]+")
 """An address as ssh's copying programs write it: ``git@example.org:team/tools.git``."""
-_REF: Final = re.compile(r"[A-Za-z0-9][\w./+@-]*")
+_REF: Final = late_pattern(r"[A-Za-z0-9][\w./+@-]*")
 _PATIENCE: Final = 300.0
 """Seconds that a fetch may take."""
 LINK: Final = 0o120000

@@ -55,6 +55,8 @@ class Shadow:
         self._processes = processes
         self._lock = asyncio.Lock()
         self._ready = False
+        self.rules: tuple[Path, ...] = ()
+        """The files outside of the worktree that say what to ignore; they need not exist."""
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -89,10 +91,28 @@ class Shadow:
         """Run a git command whose output is records that end with a null byte, and return them."""
         return [record for record in (await self.run(*args, stdin=stdin)).split(b"\0") if record]
 
+    async def ignored(self) -> list[str]:
+        """Return what rules ignore, a folder's name with a slash at its end and without what lies in it.
+
+        Raises `GitError`, `ProcessError`.
+        """
+        flags = ("--porcelain", "--no-renames", "--ignored=matching", "--untracked-files=all", "-z")
+        found = await self.names("status", *flags)
+        return [os.fsdecode(one[3:]) for one in found if one.startswith(b"!! ")]
+
     @property
     def index(self) -> Path:
         """The index file: it remembers each file's size and times, so that what did not change is not read."""
         return self.folder / "index"
+
+    def size(self) -> int:
+        """Return how many files the index has."""
+        try:
+            with self.index.open("rb") as file:
+                # A signature and a version stand before it.
+                return int.from_bytes(file.read(12)[8:], "big")
+        except FileNotFoundError:
+            return 0
 
     def stamp(self) -> tuple[int, int, int] | None:
         """Return what tells one state of the index from another; None where there is none yet."""
@@ -112,6 +132,11 @@ class Shadow:
         )
         if excludes.strip():
             config += f"\texcludesFile = {_quoted(excludes.strip())}\n"
+        own = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        self.rules = (
+            self.worktree / (excludes.strip() or own / "git" / "ignore"),
+            self.folder / "info" / "exclude",
+        )
         self._write("HEAD", "ref: refs/heads/main\n")
         self._write("config", config)
         self._write("info/attributes", _ATTRIBUTES)

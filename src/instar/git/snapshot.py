@@ -1,7 +1,8 @@
 """Snapshots: the state of a project's files as the name of a git tree in a shadow repository.
 
-Taking one costs one git process where nothing changed: git compares each file's size and times with what its
-index remembers. Callers that ask at the same moment share one answer.
+Git compares each file's size and times with what its index remembers. Where these are what they were when it was
+asked last (`footprint.py`), the tree is the same one and no git is started. Callers that ask at the same moment share
+one answer.
 
 Files are put back only where the newest snapshot holds what is overwritten or deleted. Their names come from stored
 parts, which an imported session may have brought: nothing outside the worktree, behind a symbolic link or in a
@@ -11,20 +12,22 @@ parts, which an imported session may have brought: nothing outside the worktree,
 import asyncio
 import logging
 import os
-import re
 import stat
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from instar.git import GitError
+from instar.git.footprint import MOST as MOST_LOOKED_AT
+from instar.git.footprint import Footprint, TooMany, footprint
 from instar.git.project import Project
 from instar.git.shadow import Shadow, ShadowBusy, changed_names, file_diffs, unified_diff
 from instar.message import FileDiff
 from instar.process import ProcessError, Processes
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.snapshot")
 
@@ -37,7 +40,7 @@ MOST: Final = 100_000
 KEPT_DAYS: Final = 30
 """Days for which a snapshot can be gone back to."""
 
-_HASH: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_HASH: Final = late_pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _DAY: Final = 24 * 60 * 60
 _FAULTS: Final = (GitError, ProcessError, OSError)
 _Answer = TypeVar("_Answer")
@@ -66,6 +69,14 @@ class Patch(msgspec.Struct, frozen=True):
     files: Sequence[str]
 
 
+class _Known(NamedTuple):
+    """A tree that was written: of which state of the index, and of which files, None where that is not known."""
+
+    stamp: tuple[int, int, int] | None
+    tree: str
+    files: Footprint | None
+
+
 class Snapshot:
     """The snapshots of one worktree.
 
@@ -75,7 +86,10 @@ class Snapshot:
 
     def __init__(self, shadow: Shadow | None, off: str | None = None) -> None:
         self._shadow = shadow
-        self._known: tuple[object, str] | None = None
+        self._known: _Known | None = None
+        self._ignored: list[str] | None = None
+        self._ruled: object = None
+        self._looks = True
         self._next: asyncio.Task[str | None] | None = None
         self.off = off
 
@@ -99,8 +113,11 @@ class Snapshot:
         """Take a snapshot and return its name; None while they are off. Cancelling it harms nothing."""
         if self._shadow is None or self.off is not None:
             return None
+        files, known = self._seen(self._shadow), self._known
+        if files and known and files == known.files and known.stamp == self._shadow.stamp():
+            return known.tree
         if self._next is None:
-            self._next = asyncio.create_task(self._track(self._shadow), name="snapshot")
+            self._next = asyncio.create_task(self._track(self._shadow, files), name="snapshot")
         return await asyncio.shield(self._next)
 
     async def patch(self, tree: str) -> Patch:
@@ -110,6 +127,8 @@ class Snapshot:
 
     async def changed(self, before: str, after: str) -> list[str]:
         """Return the absolute paths of the files that differ; none where a snapshot is gone."""
+        if before == after:
+            return []
         found = await self._asked(before, after, lambda shadow: changed_names(shadow, before, after))
         return [str(self._worktree / name) for name in found or []]
 
@@ -168,13 +187,13 @@ class Snapshot:
     def _worktree(self) -> Path:
         return self._shadow.worktree if self._shadow is not None else Path("/")
 
-    async def _track(self, shadow: Shadow) -> str | None:
+    async def _track(self, shadow: Shadow, files: Footprint | None) -> str | None:
         task = asyncio.current_task()
         try:
             async with shadow.held():
                 # From here on files are read: who asks now may have written since.
                 self._next = None
-                return await self._tree(shadow)
+                return await self._tree(shadow, files)
         except ShadowBusy as error:
             log.warning("no snapshot worktree=%s: %s", shadow.worktree, error)
         except _FAULTS as error:
@@ -185,10 +204,9 @@ class Snapshot:
                 self._next = None
         return None
 
-    async def _tree(self, shadow: Shadow) -> str:
+    async def _tree(self, shadow: Shadow, files: Footprint | None = None) -> str:
         try:
-            await self._take_in(shadow)
-            return await self._write_tree(shadow)
+            return await self._taken(shadow, files)
         except GitError as error:
             if error.code is None:  # it took too long, or was ended
                 raise
@@ -199,8 +217,47 @@ class Snapshot:
         log.warning("the index is made anew worktree=%s: %s", shadow.worktree, why)
         shadow.index.unlink(missing_ok=True)
         self._known = None
+        return await self._taken(shadow)
+
+    async def _taken(self, shadow: Shadow, files: Footprint | None = None) -> str:
+        """Write the tree; `files` were seen before, so that what changed since makes another footprint."""
+        files = await self._ruled_footprint(shadow, files or self._seen(shadow))
         await self._take_in(shadow)
-        return await self._write_tree(shadow)
+        tree = await self._write_tree(shadow)
+        self._known = _Known(shadow.stamp(), tree, files if files and files.settled else None)
+        return tree
+
+    def _seen(self, shadow: Shadow) -> Footprint | None:
+        """The files as of now, by what was ignored when git was asked for it; None where it never was."""
+        if self._ignored is None:
+            return None
+        read = self._known.files.contents if self._known and self._known.files else ()
+        try:
+            return footprint(shadow.worktree, shadow.rules, self._ignored, time.time_ns(), read)
+        except TooMany:
+            return None
+
+    async def _ruled_footprint(self, shadow: Shadow, files: Footprint | None) -> Footprint | None:
+        """`files` if nothing has changed that says what to ignore, else git is asked for that.
+
+        None where that cannot be had, or would cost more than asking git for everything.
+        """
+        if not self._looks or shadow.size() > MOST_LOOKED_AT:
+            self._ignored = None
+            return None
+        if files is not None and files.ruled is not None and files.ruled == self._ruled:
+            return files
+        now = time.time_ns()
+        try:
+            self._ignored = await shadow.ignored()
+            # Rules that changed since before git was asked may not be those that it read.
+            files = footprint(shadow.worktree, shadow.rules, self._ignored, now)
+        except (GitError, TooMany) as error:
+            log.info("each snapshot asks git worktree=%s: %s", shadow.worktree, error)
+            self._ignored, self._looks = None, False
+            return None
+        self._ruled = files and files.ruled
+        return files
 
     async def _take_in(self, shadow: Shadow) -> None:
         records = await shadow.names("ls-files", "-t", "-m", "-o", "--exclude-standard", "-z")
@@ -218,10 +275,9 @@ class Snapshot:
 
     async def _write_tree(self, shadow: Shadow) -> str:
         stamp = shadow.stamp()
-        if self._known is None or stamp is None or self._known[0] != stamp:
-            tree = (await shadow.run("write-tree")).decode().strip()
-            self._known = (shadow.stamp(), tree)
-        return self._known[1]
+        if self._known is None or stamp is None or self._known.stamp != stamp:
+            return (await shadow.run("write-tree")).decode().strip()
+        return self._known.tree
 
     async def _revert(self, shadow: Shadow, patches: Sequence[Patch]) -> Restored:
         before = await self._tree(shadow)

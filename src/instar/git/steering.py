@@ -8,6 +8,7 @@ from typing import Final
 
 from instar.git import GitError, git
 from instar.process import Processes
+from instar.wire.pattern import late_pattern
 
 Entry = tuple[str, str]
 """A key, as git prints it, and its value."""
@@ -44,13 +45,13 @@ _INERT: Final = rf"""
     | lfs\.(repositoryformatversion|.+\.access|.+\.locksverify)
 """
 """Keys by which no program runs, as a verbose pattern. What is not known here steers."""
-_ADDRESS: Final = re.compile(
+_ADDRESS: Final = late_pattern(
     r"remote\..+\.(url|pushurl)|submodule\..+\.url|branch\..+\.(remote|pushremote)|remote\.pushdefault"
 )
-_PLAIN_ADDRESS: Final = re.compile(
+_PLAIN_ADDRESS: Final = late_pattern(
     r"(?!-)(?!.*[\x00-\x1f])(?![\w+.-]*::)(?!(?!https?:|ssh:|git:|file:)[\w+.-]+://)(?!\w+://-).*"
 )
-_UPDATE: Final = re.compile(r"submodule\..+\.update")
+_UPDATE: Final = late_pattern(r"submodule\..+\.update")
 
 
 def steers(key: str, value: str) -> bool:

@@ -1,7 +1,7 @@
 """The JavaScript host: plugins that are written for opencode, in a child of their own.
 
 May import `plugin` and the rooms below it. `plugin.load` imports this room by its name when a plugin is JavaScript,
-and never otherwise. Begin with `host.py`; the protocol is in ``docs/plugin-protocol.md``.
+and never otherwise. Begin with `host.py`; the protocol is in ``docs/reference/plugin-protocol.md``.
 """
 
 from instar.jshost.host import JavaScript

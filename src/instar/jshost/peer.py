@@ -1,6 +1,6 @@
 """One end of JSON-RPC 2.0 in frames: four bytes of length, big-endian, then that many bytes of JSON.
 
-The protocol of ``docs/plugin-protocol.md``; the other end is ``host/peer.mjs``.
+The protocol of ``docs/reference/plugin-protocol.md``; the other end is ``host/peer.mjs``.
 """
 
 import asyncio

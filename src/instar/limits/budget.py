@@ -8,7 +8,7 @@
       "heartbeat": {"tokens": 200000}, "cause": {"title": {"cost": 0.5}}
     }
 
-``tokens`` are all tokens in and out, ``cost`` US dollars; ``docs/models.md`` says what each of them counts. Of
+``tokens`` are all tokens in and out, ``cost`` US dollars; ``docs/guides/models.md`` says what each of them counts. Of
 ceilings, what is left out has no limit.
 
 The calls under way, those made in a row and the providers that refuse are kept by process and database, so that

@@ -20,7 +20,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -130,7 +129,7 @@ class StopFile:
                 earlier, scope = (), EVERYWHERE
                 with contextlib.suppress(OSError):
                     self.path.replace(self.path.with_suffix(".unreadable"))
-            stop = StopMade(secrets.token_hex(8), scope, now)
+            stop = StopMade(os.urandom(8).hex(), scope, now)
             self._write(_stopped(earlier, stop))
         return stop
 
@@ -391,7 +390,7 @@ def resume(data: Path, database: Path | str, scope: str) -> None:
     """Let what is automatic go on in a scope, on all machines. Raises `StopFileError`, `OSError` and `StoreError`."""
     stops = StopFile(data)
     stops.resume(scope)
-    if problem := _share(stops, database, StopOrder(secrets.token_hex(8), scope, _now(), resumes=True)):
+    if problem := _share(stops, database, StopOrder(os.urandom(8).hex(), scope, _now(), resumes=True)):
         raise StoreError(problem)
 
 

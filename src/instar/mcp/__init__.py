@@ -8,10 +8,9 @@ starts.
 
 from instar.mcp.login import LOGINS, Login, offers_login
 from instar.mcp.server import LaunchContext, LinkError, State, Status, config_fault, prompt_name
-from instar.mcp.servers import ASK, Servers
+from instar.mcp.servers import Servers
 
 __all__ = [
-    "ASK",
     "LOGINS",
     "LaunchContext",
     "LinkError",

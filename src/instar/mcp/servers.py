@@ -30,7 +30,7 @@ from instar.mcp.server import (
     prompt_name,
     tool_name,
 )
-from instar.message import FilePart, Part, Rule, TextPart
+from instar.message import FilePart, Part, TextPart
 from instar.plugin import KV, Ask, Hooks, Tool, ToolContext, ToolFailure, ToolResult, points
 from instar.provider.keys import Keys
 from instar.settings.config import McpConfig
@@ -228,8 +228,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-ASK: Final = Rule(permission="mcp", pattern="*", action="ask")
-"""A changed description is asked about, unless the person's own rules say otherwise."""
 _OFFERED: Final = "offered\n"
 """The prefix of a pin that holds what a server offered last."""
 _GRACE: Final = 1.0

@@ -1,6 +1,5 @@
 """Sessions, user messages and assistant messages, with opencode's wire names, and where a prompt comes from."""
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Final, Literal
@@ -23,6 +22,7 @@ from instar.message.part import (
     part_to_plain,
 )
 from instar.wire import Plain, Wire, copy, decode, encode, ids, to_plain
+from instar.wire.pattern import late_pattern
 
 PERSON: Final = "person"
 """The name of the origin of what a person asked for."""
@@ -71,7 +71,7 @@ def trace_parent(text: str) -> str:
     return text if _TRACE_PARENT.fullmatch(text) else ""
 
 
-_TRACE_PARENT: Final = re.compile(
+_TRACE_PARENT: Final = late_pattern(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
 

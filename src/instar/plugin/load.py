@@ -1,7 +1,7 @@
 """Finding and loading plugins: from the config's ``plugin`` list and from plugin folders.
 
 A plugin is an async function ``(PluginInput, options) -> Hooks``. A module offers it as V1, an object (or
-the module itself) with ``id`` and ``server``, or as V0, public async functions (`docs/plugins.md`). A file
+the module itself) with ``id`` and ``server``, or as V0, public async functions (`docs/guides/plugins.md`). A file
 without an ``id`` goes by its own name.
 
 Plugins in another language run in a host, which is opened when the first of them is met. Each load opens hosts of its

@@ -13,6 +13,7 @@ import msgspec
 
 from instar.settings.builtin_plugins import FLAGSHIPS, flagship_name
 from instar.settings.steered import path_of
+from instar.wire.pattern import late_pattern
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -24,10 +25,10 @@ TOOLS: Final = "tools"
 """Under which name the tools of the configuration folders stand among the plugins."""
 _JAVASCRIPT: Final = (".js", ".ts", ".mjs", ".cjs", ".mts", ".cts", ".tsx", ".jsx")
 _INDEX: Final = ("package.json", *(f"index{ending}" for ending in (".ts", ".tsx", ".js", ".mjs", ".cjs")))
-_NPM: Final = re.compile(
+_NPM: Final = late_pattern(
     r"(?P<name>(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*)(?:@(?P<version>[^@\s:/]+))?"
 )
-_PIN: Final = re.compile(r"(?P<name>.+?)(?:==|(?<=.)@)(?P<version>[^@=]+)")
+_PIN: Final = late_pattern(r"(?P<name>.+?)(?:==|(?<=.)@)(?P<version>[^@=]+)")
 
 
 class LoadError(Exception):

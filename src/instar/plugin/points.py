@@ -3,16 +3,16 @@
 A hook point has a typed input (read it), a typed output, a struct (change it in place), and an error policy:
 a failing plugin at a *gate* refuses the action; anywhere else its half-made changes are discarded,
 ``plugin.error`` is published, and the turn goes on. Names and payloads are opencode's
-(https://opencode.ai/docs/plugins); the last group is our own. ``docs/plugins.md`` lists them all.
+(https://opencode.ai/docs/plugins); the last group is our own. ``docs/reference/hook-points.md`` lists them all.
 """
 
-import re
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from instar.message import Assistant, FilePart, Message, ModelRef, Origin, Part, Tokens, User, WithParts
 from instar.wire import Plain, Wire
+from instar.wire.pattern import late_pattern
 
 I = TypeVar("I")  # noqa: E741 - the input
 O = TypeVar("O")  # noqa: E741 - the output
@@ -70,7 +70,7 @@ NOT_POINTS: Final = ("event", "config", "tool", "dispose", "auth", "provider", "
 
 CORE: Final = HookPoints()
 """Every hook point that the core itself calls."""
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER: Final = late_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of an HTTP header."""
 
 

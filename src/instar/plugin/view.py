@@ -1,4 +1,5 @@
-"""The declared tree: what a room or a plugin shows of itself, and what of it may be set or called (`docs/plugins.md`).
+"""The declared tree: what a room or a plugin shows of itself, and what of it may be set or called
+(`docs/reference/plugin-api.md`).
 
 A *view* hangs nodes under a dotted path: a `Value` is read and perhaps written, a `Method` is called, a `Branch`
 holds others. Nothing else of a room can be reached through it: readers return plain data (JSON's types, and `Secret`
@@ -12,8 +13,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
-NAME: Final = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+NAME: Final = late_pattern(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 """A name in the tree; what begins with two underscores is Python's own and never part of it."""
 KEYWORDS: Final = frozenset(
     (
@@ -131,7 +133,10 @@ class View(msgspec.Struct, frozen=True):
 def clash(view: View, other: View) -> str | None:
     """Return the path at which two views conflict, or None."""
     if any(one != another for one, another in zip(view.at, other.at, strict=False)):
-        return None  # start-up time: most views part at their first name
+        return None  # start-up time, here and below: most views part at their first name
+    for one, another in ((view, other), (other, view)):
+        if not one.at and another.at and another.at[0] not in one.values:
+            return None
     taken = [at for at, _ in other.leaves()]
     for at, _ in view.leaves():
         if any(at[: len(one)] == one or one[: len(at)] == at for one in taken):

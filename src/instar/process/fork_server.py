@@ -1,35 +1,37 @@
 """The processes that fork for calls: warm interpreters for Python scripts, launchers for all other programs.
 
 Each forks from a process that has already started. A warm interpreter is behind the confinement of its scripts, since
-a script names it; a launcher is where nothing else confines its forks. `docs/evolve.md` lists what a script
-can tell. `launcher.py` and `zygote.py` are the programs on the other side.
+a script names it; a launcher is where nothing else confines its forks. `docs/reference/hook-protocol.md` lists
+what a script can tell. `launcher.py` and `zygote.py` are the programs on the other side.
 """
 
 import asyncio
 import logging
 import marshal
 import os
-import re
 import socket
 import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from instar.process.child import Capture, Child, Feed, ForkedProcess, Launch, plainly, whole
 from instar.process.confine import Confinement, Policy, Shared, Wrapped
 from instar.process.output import ProcessError, Seen
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.process")
 
 Signature = tuple[tuple[str, int, int, int], ...]
 
-_LINE: Final = re.compile(rb"#!\s*(?:(?P<env>/(?:usr/)?bin/env)[ \t]+)?(?P<name>[^\s]*python[0-9.]*)[ \t]*\n")
-_STARTS: Final = re.compile(
+_LINE: Final = late_pattern(
+    rb"#!\s*(?:(?P<env>/(?:usr/)?bin/env)[ \t]+)?(?P<name>[^\s]*python[0-9.]*)[ \t]*\n"
+)
+_STARTS: Final = late_pattern(
     r"PATH|HOME|LANG|LANGUAGE|LC_.*|TZ|LD_.*|PYTHON.*|GLIBC_TUNABLES|MALLOC_.*|VIRTUAL_ENV|XDG_.*_HOME"
     r"|(?:PYENV|ASDF|MISE)_.*"
 )
@@ -39,7 +41,7 @@ _CHOICES: Final = (".python-version", ".tool-versions", "mise.toml", ".mise.toml
 _ELF: Final = b"\x7fELF"
 
 
-class Interpreter(NamedTuple):
+class Interpreter(msgspec.Struct, frozen=True):
     """An interpreter as one script starts it.
 
     `name` is its ``argv[0]``, `path` its file. `environment` is the part of the call's environment that can
@@ -106,9 +108,10 @@ class ForkServers:
         shared = None if confine is None else confine.shared(env, cwd)
         if confine is not None and shared is None:
             return None
-        if shared is not None:
-            wanted = interpreter(Path(argv[0]), cwd, shared.environment(env)) or wanted
-        found = self._kept((wanted._replace(version=()), confine), wanted, shared)
+        given = env if shared is None else shared.environment(env)
+        if given is not env:
+            wanted = interpreter(Path(argv[0]), cwd, given) or wanted
+        found = self._kept((msgspec.structs.replace(wanted, version=()), confine), wanted, shared)
         return found if found is not None and found.usable else None
 
     async def launcher(
@@ -270,7 +273,7 @@ class ForkServer:
                 raise OSError("the request is too large")
             socket.send_fds(self._socket, [data], theirs)
             # Meanwhile it forks.
-            await call.connect(stdin)
+            await call.connect()
             await asyncio.wait([call.begun], timeout=_BEGIN)
         except (OSError, ValueError) as error:
             log.debug("warm=refused reason=%s", error)

@@ -12,8 +12,8 @@ socket. Messages:
   "start"}`` when it did not start; from its anchor ``{"id", "status"}`` with its exit code, or the negative number of
   the signal. A call with a status alone did not begin, and nothing of it ran.
 
-The parent of a program is its anchor, a fork of the launcher that stays until nothing of the call is left. When the
-socket is closed, instar is gone: everything is killed, and this ends.
+The parent of a program is its anchor, a fork of the launcher that stays until nothing of the call is left. Both are
+forked before the call comes. When the socket is closed, instar is gone: everything is killed, and this ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import warnings  # noqa: F401 - `os.execvpe` imports it, which each fork would d
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
+    from typing import Any, NoReturn
 
     Request = dict[str, Any]
 
@@ -41,14 +41,16 @@ _LIBC = ctypes.PyDLL(None)
 
 
 class Launcher:
-    """The parent of the forks."""
+    """The parent of the forks. One waits for the next call, so that no call waits for a fork."""
 
     def __init__(self, control: _socket.socket) -> None:
         self.control = control
         # By the call's id the process id of its anchor, until we hear that the run is over.
         self.calls: dict[int, int] = {}
-        # By process id of an anchor the call's id, and a descriptor of the process.
+        # By process id of an anchor the call's id, 0 of one that waits, and a descriptor of the process.
         self.running: dict[int, tuple[int, int]] = {}
+        # The anchor of the fork that waits for the next call, and the way to its program.
+        self.waiting: tuple[int, _socket.socket] | None = None
         self.poll = select.poll()
         self.poll.register(control.fileno(), select.POLLIN)
         self.pid = os.getpid()
@@ -67,23 +69,19 @@ class Launcher:
 
     def hear(self) -> None:
         """Do what the next message says; none means that instar is gone."""
-        space = _socket.CMSG_LEN(3 * 4)
-        data, rights, _, _ = self.control.recvmsg(_MESSAGE, space, _socket.MSG_CMSG_CLOEXEC)
+        data, given = _received(self.control)
         if not data:
             self.end()
         request = marshal.loads(data)  # noqa: S302 - from instar
         if "end" in request:
             self.over(request["end"])
             return
-        packed = b"".join(part for _, _, part in rights)
-        given = [int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4)]
-        prepared = self.prepared(request)
-        if prepared is None:
-            self.say(b'{"id":%d,"status":126}' % request["id"])
-        else:
-            self.start(request, prepared, given)
+        self.start(request["id"], data, given)
         for descriptor in given:
             os.close(descriptor)
+        # For the forks to come; the one that has the call did so by itself.
+        self.prepared(request)
+        self.waiting = self.waiting or self.fork()
 
     def prepared(self, request: Request) -> Any:
         """Return the module that confines the fork, with the policy's rules ready; None: instar starts it plainly."""
@@ -95,69 +93,104 @@ class Launcher:
             return None
         return module
 
-    def start(self, request: Request, prepared: Any, given: list[int]) -> None:
-        """Fork."""
-        call = request["id"]
+    def start(self, call: int, data: bytes, given: list[int]) -> None:
+        """Hand a call to the fork that waits."""
+        (anchor, door), self.waiting = self.waiting or self.fork(), None
+        self.calls[call] = anchor
+        self.running[anchor] = call, self.running[anchor][1]
+        packed = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in given)
+        try:
+            door.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)])
+        except OSError:
+            self.say(b'{"id":%d,"status":126}' % call)
+        door.close()
+
+    def fork(self) -> tuple[int, _socket.socket]:
+        """Fork what waits for a call; return its anchor and the way to it."""
+        door, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         # `os.fork` would also renew locks, threads and random numbers: as much work again, of no use to an anchor.
         anchor = _LIBC.fork()
         if not anchor:
-            self.hold(call, given)
-            self.begin(request, given)
-            self.become(request, prepared)
+            door.close()
+            self.wait(theirs)
+        theirs.close()
         descriptor = os.pidfd_open(anchor)
         self.poll.register(descriptor, select.POLLIN)
-        self.calls[call] = anchor
-        self.running[anchor] = call, descriptor
+        self.running[anchor] = 0, descriptor
+        return anchor, door
 
-    def hold(self, call: int, given: list[int]) -> None:
-        """Fork once more, and return in the new process. This one is the call's anchor, and reports its end.
-
-        What loses its parent comes to the anchor, whatever it did to its session and environment, and to the launcher
-        when the anchor is killed. An anchor with nothing left ends by itself.
-        """
+    def wait(self, door: _socket.socket) -> NoReturn:
+        """Become a call's anchor; its program waits for the call, takes it and runs."""
+        anchor = self.hold(door)
         try:
-            _LIBC.prctl(_ADOPT, 1, 0, 0, 0)
-            _LIBC.prctl(_PARENT_DIES, _KILL, 0, 0, 0)
-            if os.getppid() != self.pid:
+            data, given = _received(door)
+            if not data:
+                os._exit(0)
+            door.close()
+            request = marshal.loads(data)  # noqa: S302 - from instar
+            os.write(anchor, b"%d" % request["id"])
+            os.close(anchor)
+            prepared = self.prepared(request)
+            if prepared is None:
                 os._exit(126)
-            for _, descriptor in self.running.values():
-                os.close(descriptor)
-            self.pid = os.getpid()
-            program = os.fork()
+            self.begin(request, given)
         except BaseException:
             os._exit(126)
-        if not program:
-            return
-        for descriptor in given:
-            os.close(descriptor)
+        self.become(request, prepared)
+
+    def hold(self, door: _socket.socket) -> int:
+        """Fork once more, and return in the new process, with what tells this one the call's id.
+
+        This one is the call's anchor, and reports its end. What loses its parent comes to the anchor, whatever it did
+        to its session and environment, and to the launcher when the anchor is killed. An anchor with nothing left ends
+        by itself.
+        """
+        call = b""
         try:
+            _LIBC.prctl(_ADOPT, 1, 0, 0, 0)
+            self.stay()
+            for _, descriptor in self.running.values():
+                os.close(descriptor)
+            told, telling = os.pipe()
+            program = os.fork()
+            if not program:
+                os.close(told)
+                self.stay()
+                return telling
+            os.close(telling)
+            door.close()
             while True:
                 ended, status = os.wait()
-                if ended == program:
-                    self.say(b'{"id":%d,"status":%d}' % (call, os.waitstatus_to_exitcode(status)))
+                if ended == program and (call := os.read(told, 32)):
+                    self.say(b'{"id":%s,"status":%d}' % (call, os.waitstatus_to_exitcode(status)))
         except ChildProcessError:
-            os._exit(0)
+            os._exit(0 if call else 126)
+        except BaseException:
+            os._exit(126)
+
+    def stay(self) -> None:
+        """End with the process that this one was forked from."""
+        _LIBC.prctl(_PARENT_DIES, _KILL, 0, 0, 0)
+        if os.getppid() != self.pid:
+            os._exit(126)
+        self.pid = os.getpid()
 
     def begin(self, request: Request, given: list[int]) -> None:
         """Take the call's session, streams, folder and confinement. A fork that fails here exits without a message."""
-        try:
-            os.setsid()
-            _LIBC.prctl(_PARENT_DIES, _KILL, 0, 0, 0)
-            if os.getppid() != self.pid or len(given) != 3:
-                os._exit(126)
-            for target, descriptor in enumerate(given):
-                os.dup2(descriptor, target)
-            for descriptor in given:
-                os.close(descriptor)
-            os.chdir(request["cwd"])
-            if request["applies"]:
-                load(request["applies"]).apply(request["policy"])
-            # One that nobody hears was given up: the program may run elsewhere by now.
-            self.control.send(b'{"id":%d}' % request["id"])
-        except BaseException:
+        os.setsid()
+        if len(given) != 3:
             os._exit(126)
+        for target, descriptor in enumerate(given):
+            os.dup2(descriptor, target)
+        for descriptor in given:
+            os.close(descriptor)
+        os.chdir(request["cwd"])
+        if request["applies"]:
+            load(request["applies"]).apply(request["policy"])
+        # One that nobody hears was given up: the program may run elsewhere by now.
+        self.control.send(b'{"id":%d}' % request["id"])
 
-    def become(self, request: Request, prepared: Any) -> None:
+    def become(self, request: Request, prepared: Any) -> NoReturn:
         """Become the program, or say why not; the socket is closed on the way."""
         failure = prepared.become(request["argv"], dict(request["env"]))
         self.say(b'{"id":%d,"start":[%d,%d,%d,"%s"]}' % (request["id"], *failure))
@@ -185,7 +218,9 @@ class Launcher:
         call, descriptor = self.running.pop(child)
         self.poll.unregister(descriptor)
         os.close(descriptor)
-        if status:
+        if self.waiting and self.waiting[0] == child:
+            self.waiting = None
+        if status and call:
             self.say(b'{"id":%d,"status":%d}' % (call, os.waitstatus_to_exitcode(status)))
             self.kill_orphans()
 
@@ -214,6 +249,13 @@ class Launcher:
         self.running.clear()
         self.kill_orphans()
         os._exit(0)
+
+
+def _received(control: _socket.socket) -> tuple[bytes, list[int]]:
+    """Read one message and its descriptors."""
+    data, rights, _, _ = control.recvmsg(_MESSAGE, _socket.CMSG_SPACE(3 * 4), _socket.MSG_CMSG_CLOEXEC)
+    packed = b"".join(part for _, _, part in rights)
+    return data, [int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4)]
 
 
 def _kill(pid: int) -> bool:

@@ -48,7 +48,7 @@ import time
 import traceback
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 # Imported for the scripts, which find them already there.
 WARM = (
@@ -57,6 +57,12 @@ WARM = (
 )  # fmt: skip
 
 _KEPT = 64  # compiled scripts
+_REHEARSED = compile(
+    "import json, os\ndef f(given): return json.loads(json.dumps(given))\nf({'a': [1, 'b', os.path.realpath('/')]})\n"
+    "print(end='')",
+    "<rehearsed>",
+    "exec",
+)
 _MESSAGE = 1 << 18  # bytes
 _FAILED_FLUSH = 120
 
@@ -107,7 +113,16 @@ class Zygote(launcher.Launcher):
         self.compiled[path] = source, code
         return code
 
-    def become(self, request: Any, prepared: types.CodeType) -> None:
+    def hold(self, door: _socket.socket) -> int:
+        """Run an empty script in the new process: it has then copied most of the pages that a call writes to."""
+        anchor: int = super().hold(door)
+        os.environ.update(REHEARSED="")
+        del os.environ["REHEARSED"]
+        _run(_REHEARSED, __file__)
+        gc.collect()
+        return anchor
+
+    def become(self, request: Any, prepared: types.CodeType) -> NoReturn:
         """Run the script as ``__main__``, and end as the interpreter would."""
         self.control.close()
         os.environ.update(request["env"])
@@ -124,7 +139,9 @@ class Zygote(launcher.Launcher):
             sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
         status = _run(prepared, path)
         # The interpreter's own end writes to every page that the fork shares, and takes longer than all the rest.
-        if threading.active_count() == 1 and not atexit._ncallbacks() and _flushed():
+        if threading.active_count() == 1:
+            _run_callbacks()
+        if threading.active_count() == 1 and _flushed():
             self.let_go()
             os._exit(status if _flushed() else _FAILED_FLUSH)
         sys.exit(status)
@@ -156,6 +173,22 @@ def _run(code: types.CodeType, path: str) -> int:
         sys.excepthook = lambda kind, value, _: shown(kind, value.with_traceback(trace), trace)
         raise
     return 0
+
+
+def _run_callbacks() -> None:
+    """Run what was registered with `atexit`; what one of them raises is shown without our frames."""
+    # Many a Python registers one at each start: a .pth file imports a module that does.
+    shown, ours = sys.unraisablehook, sys._getframe()
+
+    def show(failed: Any) -> None:
+        if failed.exc_traceback is not None and failed.exc_traceback.tb_frame is ours:
+            failed = type(failed)((*failed[:2], None, *failed[3:]))
+        shown(failed)
+
+    sys.unraisablehook = show
+    # Python 3.9 raises the last one again, which it has shown.
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
 
 
 def _flushed() -> bool:

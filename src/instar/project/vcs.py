@@ -8,8 +8,6 @@ person's own settings (``git lfs``) stay. New files are noted in a copy of the r
 
 import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -212,6 +210,9 @@ def _spec(repository: Repository, below: Path) -> str:
 @asynccontextmanager
 async def _noted(repository: Repository, below: Path) -> AsyncIterator[Mapping[str, str]]:
     """Yield git's variables for a copy of the index in which untracked files are noted."""
+    # Start-up time, here and below: a turn asks for no changes.
+    import tempfile
+
     args = ("ls-files", "--others", "--exclude-standard", "-z", "--", _spec(repository, below))
     # A repository inside this one is listed as a folder: it is another's.
     new = [name for name in (await repository.run(*args)).split(b"\0") if name and not name.endswith(b"/")]
@@ -225,6 +226,8 @@ async def _noted(repository: Repository, below: Path) -> AsyncIterator[Mapping[s
 
 def _index(worktree: Path, made: Path) -> dict[str, str]:
     """Copy the index. What git writes when it notes a file (an empty object) goes beside the copy."""
+    import shutil
+
     folder, common = git_folder(worktree), common_folder(worktree)
     if folder is None or common is None:
         raise GitError(f"{worktree} is no git worktree any more")

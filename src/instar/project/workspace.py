@@ -7,8 +7,7 @@ removed before the project's next workspace is made. One process at a time makes
 import asyncio
 import difflib
 import logging
-import re
-import secrets
+import os
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -37,13 +36,14 @@ from instar.store import PutValue
 from instar.store.lease import is_dead
 from instar.wire import ids
 from instar.wire.document import locked_within
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.workspace")
 
 T = TypeVar("T")
 
 _PLUGIN: Final = "instar"
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,63}(?<!\.)(?<!\.lock)")
+_NAME: Final = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,63}(?<!\.)(?<!\.lock)")
 SHORT: Final = 60.0
 """Seconds in which an adapter answers."""
 LONG: Final = 900.0
@@ -268,7 +268,7 @@ def _checked_name(name: str | None, taken: set[str]) -> str:
     """A name that is free: the one that was asked for, or a new one. Raises `Invalid`."""
     if name is None:
         made = slug()
-        return made if made not in taken else f"{made}-{secrets.token_hex(2)}"
+        return made if made not in taken else f"{made}-{os.urandom(2).hex()}"
     if not _NAME.fullmatch(name):
         raise Invalid(
             f"{name!r} cannot be a workspace's name: up to 64 letters, digits, dots, dashes and underscores,"

@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import logging
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -86,6 +85,9 @@ class WorktreeAdapter:
             force = ("--force", "--force") if _half_made(directory) else ("--force",)
             await self._git("worktree", "remove", *force, str(directory), env=repository)
         elif directory.exists():
+            # Start-up time: few starts remove one.
+            import shutil
+
             await asyncio.to_thread(shutil.rmtree, directory)
         if _is_repository(repository["GIT_DIR"]) and _is_begun(Path(repository["GIT_DIR"]), directory):
             # Git was ended while it tidied up itself: its lock would keep the entry, and that the branch.

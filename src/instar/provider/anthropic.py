@@ -12,7 +12,6 @@ however many blocks lie between (Anthropic looks back 20). Nothing else differs 
 step's blocks, their marks taken off, begin the next step's.
 """
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -62,6 +61,7 @@ from instar.provider.protocol import (
     piece,
 )
 from instar.wire import Plain, encode
+from instar.wire.pattern import late_pattern
 
 VERSION: Final = "2023-06-01"
 INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
@@ -73,11 +73,11 @@ BEGINNING: Final = "[The conversation goes on.]"
 """Stands before an answer that begins the history, as after a removed message."""
 METADATA: Final = "anthropic"
 """The key of a reasoning part's metadata under which opencode 1.18 keeps what Anthropic wants back."""
-_FIXED_SAMPLING: Final = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
+_FIXED_SAMPLING: Final = late_pattern(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
 """Models that refuse ``temperature``, ``top_p`` and ``top_k`` (from Claude Opus 4.7 on)."""
 _BODY_NAMES: Final = {"topK": "top_k", "serviceTier": "service_tier", "stopSequences": "stop_sequences"}
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_NOT_IN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_IN_ID: Final = late_pattern(r"[^a-zA-Z0-9_-]")
 _REASONS: Final = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -113,8 +113,8 @@ class _Block(msgspec.Struct):
     given: Any = None
 
 
-Turn = tuple[str, list[bytes]]
-"""A role and the JSON of its blocks."""
+Turn = tuple[str, bytes]
+"""A role and its message's JSON, without a mark."""
 
 
 class MessagesReader(ResponseReader):
@@ -235,7 +235,7 @@ class Anthropic(HTTPAdapter):
         Tools and system come first, as they do in the cache's prefix.
         """
         model = request.model
-        messages = self._converter(model.ref, attachment=model.attachment).converted(request.messages)
+        messages = self._converter(model.ref, attachment=model.attachment).of_request(request)
         tools = [_tool(spec) for spec in request.tools]
         system = [encode(_text(text)) for text in request.system if text.strip()]
         wire: Plain = {"model": model.wire_id or model.id}
@@ -330,7 +330,8 @@ class MessagesConverter(Converter[list[Turn]]):
             content = user_content(message.parts)
             found = [("user", [_text(one) if isinstance(one, str) else self._file(one) for one in content])]
         turns = [(role, [encode(block) for block in blocks]) for role, blocks in found if blocks]
-        return turns, b"".join([b"".join([role.encode(), *blocks]) for role, blocks in turns])
+        data = b"".join([b"".join([role.encode(), *blocks]) for role, blocks in turns])
+        return [(role, _message(role, blocks)) for role, blocks in turns], data
 
     def _step(self, parts: list[Part], same: bool) -> list[tuple[str, list[Plain]]]:
         said = [block for part in parts if (block := _said(part, same)) is not None]
@@ -398,20 +399,29 @@ def _conversation(turns: list[Turn]) -> bytes:
 
     Anthropic wants a user turn first, and no two turns of one role in a row: those are joined.
     """
-    found: list[Turn] = []
-    for role, blocks in turns:
-        if found and found[-1][0] == role:
-            found[-1] = (role, [*found[-1][1], *blocks])
-        else:
-            found.append((role, blocks))
-    if found and found[0][0] != "user":
-        found.insert(0, ("user", [encode(_text(BEGINNING))]))
-    marked = [index for index, (role, _) in enumerate(found) if role == "user"][-2:]
-    messages = [
-        b'{"role":"' + role.encode() + b'","content":' + _array(blocks, marked=index in marked) + b"}"
-        for index, (role, blocks) in enumerate(found)
-    ]
-    return b"[" + b",".join(messages) + b"]"
+    if turns and turns[0][0] != "user":
+        turns = [("user", _message("user", [encode(_text(BEGINNING))])), *turns]
+    messages: list[bytes] = []
+    persons: list[int] = []
+    last = ""
+    for role, message in turns:
+        if role == last:
+            messages[-1] = messages[-1][: -len(_END)] + b"," + message[len(_message(role, [])) - len(_END) :]
+            continue
+        if role == "user":
+            persons.append(len(messages))
+        messages.append(message)
+        last = role
+    for place in persons[-2:]:
+        messages[place] = messages[place][: -len(_END) - 1] + MARK + _END
+    return b"[%b]" % b",".join(messages)
+
+
+_END: Final = b"]}"
+
+
+def _message(role: str, blocks: list[bytes]) -> bytes:
+    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(blocks))
 
 
 @Remembered

@@ -1,7 +1,7 @@
 """The dated catalogue that comes with instar: providers, their keys, addresses and protocols, models and prices.
 
 It holds what the maintainers knew at its date. An unknown price is null and an unknown window 0. The configuration
-overrides every figure (``docs/models.md``).
+overrides every figure (``docs/guides/models.md``).
 """
 
 from collections.abc import Iterator, Mapping

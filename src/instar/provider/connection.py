@@ -16,11 +16,12 @@ not, so that only the file's owner may read it. ``python -m bench.caching FILE``
 import asyncio
 import logging
 import os
-import re
+import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
@@ -42,13 +43,16 @@ from instar.provider.protocol import (
     length,
 )
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 from instar.wire.sse import EventParser, EventTooLongError
 
 log = logging.getLogger("instar.provider")
 
 IDLE_TIMEOUT: Final = 300.0
-IDLE_CONNECTIONS: Final = 16
-"""Connections that are kept for the next calls: before each call httpcore2 asks the system whether one broke."""
+IDLE_CONNECTIONS: Final = 64
+"""Connections of a server that are kept for the next calls."""
+_KEPT: Final = 60.0
+"""Seconds for which a connection is kept."""
 MAX_CALLS: Final = 256
 """Tool calls of one answer: they run together, and each may be a process."""
 MAX_WHOLE: Final = 32 << 20
@@ -60,8 +64,9 @@ PER_TOKEN: Final = 4
 FILE_TOKENS: Final = 1_500
 """Tokens that an attached picture or document is taken for: a model does not read its base64 text."""
 _CONNECT_TIMEOUT: Final = 10.0
+_WRITE_TIMEOUT: Final = 60.0
 _DRAIN: Final = 0.25
-_BASE64: Final = re.compile(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/=]{2000,}"')
+_BASE64: Final = late_pattern(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/=]{2000,}"')
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _CONNECTION_HEADERS: Final = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 """Headers of a request that whoever makes the connection sets."""
@@ -190,7 +195,9 @@ class HTTPAdapter(ABC):
     def __init__(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
         file = environment.get("INSTAR_LOG_REQUESTS")
         self._record = Path(file).expanduser() if file else None
-        self._clients: dict[tuple[str, Fetch | None], httpx2.AsyncClient] = {}
+        self._clients: set[httpx2.AsyncClient] = set()
+        self._idle: dict[tuple[str, Fetch | None], list[tuple[float, httpx2.AsyncClient]]] = {}
+        """By scheme and host, the clients that no call uses, and since when: used last, it stands last."""
 
     @abstractmethod
     def url(self, model: Model) -> str:
@@ -233,7 +240,7 @@ class HTTPAdapter(ABC):
 
     async def close(self) -> None:
         """Close every connection."""
-        clients, self._clients = list(self._clients.values()), {}
+        clients, self._clients, self._idle = self._clients, set(), {}
         for client in clients:
             await client.aclose()
 
@@ -244,7 +251,10 @@ class HTTPAdapter(ABC):
         reader = self.reader(endpoint)
         characters = 0
         clock = asyncio.get_running_loop().time
-        async with self._response(request, endpoint, body, timeouts) as response:
+        async with (
+            self._client(request.model) as client,
+            self._response(client, request, endpoint, body, timeouts) as response,
+        ):
             chunks, last = _chunks(response, endpoint, timeouts), clock()
             async for data in chunks:
                 for delta in reader.feed(data):
@@ -263,17 +273,27 @@ class HTTPAdapter(ABC):
 
     @asynccontextmanager
     async def _response(
-        self, request: ModelRequest, endpoint: ProviderEndpoint, body: bytes, timeouts: Timeouts
+        self,
+        client: httpx2.AsyncClient,
+        request: ModelRequest,
+        endpoint: ProviderEndpoint,
+        body: bytes,
+        timeouts: Timeouts,
     ) -> AsyncIterator[httpx2.Response]:
         """Send the request; yields a successful response whose body is not yet read."""
         try:
-            client = self._client(request.model)
-            sending = client.build_request(
+            waits = {
+                "read": timeouts.idle,
+                "connect": _CONNECT_TIMEOUT,
+                "write": _WRITE_TIMEOUT,
+                "pool": None,
+            }
+            sending = httpx2.Request(
                 "POST",
-                self.url(request.model),
+                _address(self.url(request.model)),
                 content=body,
                 headers=self._all_headers(request),
-                timeout=httpx2.Timeout(timeouts.idle, connect=_CONNECT_TIMEOUT, write=60.0, pool=None),
+                extensions={"timeout": waits},
             )
             async with asyncio.timeout(timeouts.header):
                 response = await _sent(client, sending)
@@ -299,6 +319,7 @@ class HTTPAdapter(ABC):
             "accept": "text/event-stream, application/json",
             # A compressed stream is held back by proxies until there is enough of it.
             "accept-encoding": "identity",
+            "connection": "keep-alive",
             "content-type": "application/json",
             "user-agent": "instar",
             **self.headers(request),
@@ -307,19 +328,49 @@ class HTTPAdapter(ABC):
             found |= {name.lower(): value for name, value in headers.items()}
         return found
 
-    def _client(self, model: Model) -> httpx2.AsyncClient:
-        """Return the client for a scheme and host; without TLS it spends none of its 0.15 s of set-up."""
+    @asynccontextmanager
+    async def _client(self, model: Model) -> AsyncIterator[httpx2.AsyncClient]:
+        """Give a call a client of its own, which has one connection and is kept for later calls of the host.
+
+        One client for all would look at each of its connections, and ask the system whether it broke, twice a call.
+        """
         parts = urlsplit(self.url(model))
-        key = f"{parts.scheme}://{parts.netloc}", model.fetch
-        client = self._clients.get(key)
-        if client is None or client.is_closed:
-            limits = httpx2.Limits(
-                max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=60
-            )
-            transport = None if model.fetch is None else _FetchTransport(model.fetch)
-            client = httpx2.AsyncClient(verify=parts.scheme != "http", limits=limits, transport=transport)
-            self._clients[key] = client
+        idle = self._idle.setdefault((f"{parts.scheme}://{parts.netloc}", model.fetch), [])
+        client = idle.pop()[1] if idle else self._new_client(parts.scheme, model.fetch)
+        try:
+            yield client
+        finally:
+            if client in self._clients:
+                now = time.monotonic()
+                idle.append((now, client))
+                if len(idle) > IDLE_CONNECTIONS or now - idle[0][0] > _KEPT:
+                    oldest = idle.pop(0)[1]
+                    self._clients.discard(oldest)
+                    await oldest.aclose()
+
+    def _new_client(self, scheme: str, fetch: Fetch | None) -> httpx2.AsyncClient:
+        client = httpx2.AsyncClient(
+            verify=False if scheme == "http" else _tls(),
+            limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_KEPT),
+            transport=None if fetch is None else _FetchTransport(fetch),
+        )
+        self._clients.add(client)
         return client
+
+
+@lru_cache
+def _address(url: str) -> httpx2.URL:
+    """Return a URL in httpx2's form. Raises `httpx2.InvalidURL`."""
+    found = httpx2.URL(url)
+    if not found.host:
+        raise httpx2.InvalidURL("it names no host")
+    return found
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Return what all clients know of TLS: to set it up takes 0.15 s."""
+    return httpx2.create_ssl_context()
 
 
 def joined(model: Model, path: str) -> str:

@@ -12,8 +12,7 @@ import base64
 import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import deepcopy
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -59,7 +58,7 @@ Made = TypeVar("Made")
 Form = TypeVar("Form")
 
 
-class EncodedTool(NamedTuple):
+class EncodedTool(msgspec.Struct, frozen=True):
     """A tool's definition as a provider is sent it."""
 
     json: bytes
@@ -85,7 +84,8 @@ class Remembered(Generic[Made]):
         made = self._make(spec)
         if len(self._known) >= _MOST_TOOLS:
             self._known.clear()
-        self._known[spec.name] = (deepcopy(spec), made)
+        own = msgspec.structs.replace(spec, parameters=msgspec.to_builtins(spec.parameters))
+        self._known[spec.name] = (own, made)
         return made
 
 
@@ -111,6 +111,16 @@ class Converter(ABC, Generic[Form]):
     def values(self, message: WithParts) -> list[Any]:
         """Return the values of a message that `convert` reads."""
         return values_of(message)
+
+    def of_request(self, request: ModelRequest) -> list[Converted[Form]]:
+        """Return a request's converted messages, without empty ones: those that `ModelRequest.made` lacks are made."""
+        if request.made is None:
+            return self.converted(request.messages)
+        made = request.made.setdefault(self, [])
+        for message in request.messages[len(made) :]:
+            form, data = self.convert(message)
+            made.append(Converted([], form, piece(message.info.id, data)))
+        return [one for one in made[: len(request.messages)] if one.form]
 
     def converted(self, messages: Sequence[WithParts]) -> list[Converted[Form]]:
         """Return the converted messages, without empty ones."""
@@ -198,7 +208,7 @@ class ChatConverter(Converter[bytes]):
 def conversation(system: list[str], messages: Sequence[Converted[bytes]]) -> bytes:
     """Return the JSON array of a conversation."""
     head = [encode(message) for message in _system_messages(system)]
-    return b"[" + b",".join([*head, *(message.form for message in messages)]) + b"]"
+    return b"[%b]" % b",".join(head + [message.form for message in messages])
 
 
 def sent(request: ModelRequest, messages: Sequence[Converted[bytes]], body: bytes = b"") -> Sent:

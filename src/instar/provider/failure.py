@@ -16,11 +16,12 @@ from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 import msgspec
 
 from instar.provider.protocol import ProviderError
+from instar.wire.pattern import late_pattern
 from instar.wire.secret import Secret, redact
 
 MAX_BODY: Final = 64 << 10
 """Bytes of a refusal's body that are read and kept."""
-_OVERFLOW: Final = re.compile(
+_OVERFLOW: Final = late_pattern(
     r"context[_ ](?:length|window)[_ ]?exceeded"
     r"|(?:maximum|max) (?:context|prompt|input) length"
     r"|(?:prompt|input|request) is too (?:long|large)"
@@ -32,15 +33,17 @@ _OVERFLOW: Final = re.compile(
     r"|too many (?:input )?tokens",
     re.IGNORECASE,
 )
-_TRANSIENT: Final = re.compile(
+_TRANSIENT: Final = late_pattern(
     r"rate.?limit|too many requests|overloaded|temporarily|try again|server.?error|unavailable"
     r"|timed? ?out|internal error|capacity|resource.?exhausted",
     re.IGNORECASE,
 )
-_SPENT: Final = re.compile(r"insufficient[_ ]quota|billing|credit balance|exceeded your current quota", re.I)
-_FILTERED: Final = re.compile(r"content.?(?:filter|policy)|safety (?:system|policy)", re.IGNORECASE)
-_HIDDEN_HEADERS: Final = re.compile(r"auth|cookie|key|token|secret", re.IGNORECASE)
-_SHOWN_HEADERS: Final = re.compile(
+_SPENT: Final = late_pattern(
+    r"insufficient[_ ]quota|billing|credit balance|exceeded your current quota", re.I
+)
+_FILTERED: Final = late_pattern(r"content.?(?:filter|policy)|safety (?:system|policy)", re.IGNORECASE)
+_HIDDEN_HEADERS: Final = late_pattern(r"auth|cookie|key|token|secret", re.IGNORECASE)
+_SHOWN_HEADERS: Final = late_pattern(
     r"^(?:content-type|date|server|retry-after(?:-ms)?|x-request-id|request-id|cf-ray|.*ratelimit.*)$", re.I
 )
 

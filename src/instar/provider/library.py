@@ -79,7 +79,7 @@ class Library:
         reader = LibraryReader()
         if request.sent is not None:
             # The library writes the body; our own form of the same messages changes where theirs does.
-            request.sent(sent(request, self._converter.converted(request.messages)))
+            request.sent(sent(request, self._converter.of_request(request)))
         events = self._events(request, endpoint, timeouts)
         try:
             while (event := await _next(events, endpoint, timeouts)) is not None:

@@ -4,7 +4,6 @@ Provider block options that it reads beside those of `connection`, with opencode
 session as ``prompt_cache_key``); ``includeUsage`` (false leaves ``stream_options`` out).
 """
 
-import re
 import secrets
 from collections.abc import Mapping
 from functools import cache
@@ -30,8 +29,9 @@ from instar.provider.protocol import (
     UsageUpdate,
 )
 from instar.wire import Plain, encode
+from instar.wire.pattern import late_pattern
 
-_REASONING_NAME: Final = re.compile(r"^(?:o\d|gpt-[5-9])(?!.*-chat)")
+_REASONING_NAME: Final = late_pattern(r"^(?:o\d|gpt-[5-9])(?!.*-chat)")
 _BODY_NAMES: Final = {
     "reasoningEffort": "reasoning_effort",
     "textVerbosity": "verbosity",
@@ -238,7 +238,7 @@ class OpenAI(HTTPAdapter):
         """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`."""
         model = request.model
         converter = self._converter(attachment=model.attachment, reasoning_field=reasoning_field(model))
-        messages = converter.converted(request.messages)
+        messages = converter.of_request(request)
         wire: Plain = {
             "model": model.wire_id or model.id,
             "messages": msgspec.Raw(conversation(request.system, messages)),

@@ -1,9 +1,9 @@
 """The prefix of a session's requests: what a provider's cache can serve of it, and what broke it.
 
 Providers charge a tenth for the input tokens that stand, byte for byte, at the beginning of an earlier request
-(docs/caching.md). So each request of a session should begin with all of the one before: its tools, its system prompt,
-its messages. Where one does not, a `Break` is booked: which block changed first, and who changed it. `breaks` reads
-them back; ``instar stats`` shows the plugins among them.
+(docs/concepts/caching.md). So each request of a session should begin with all of the one before: its tools, its
+system prompt, its messages. Where one does not, a `Break` is booked: which block changed first, and who changed it.
+`breaks` reads them back; ``instar stats`` shows the plugins among them.
 
 How a request is compared: `Sent` gives the digests of its pieces. The last request's pieces are kept in memory, so
 that comparing a history of 2,000 messages takes a fraction of a millisecond; a `Note` of them is kept durably, so
@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from instar.provider.protocol import PromptPiece
+from instar.provider.protocol import DIGEST, PromptPiece
 from instar.store import PruneValues, PutValue, Write
 from instar.store.store import Store
 from instar.wire import ids
@@ -117,8 +117,9 @@ class Prefix(msgspec.Struct, frozen=True):
 
     def note(self) -> Note:
         """Return what is kept durably."""
-        first = bytes(piece.digest[0] for piece in self.pieces)
-        return Note(self.head, self.created, len(self.pieces), chain(self.pieces), b64encode(first).decode())
+        digests = _digests(self.pieces)
+        first = b64encode(digests[::DIGEST]).decode()
+        return Note(self.head, self.created, len(self.pieces), mark(digests), first)
 
 
 def mark(data: bytes) -> str:
@@ -128,7 +129,11 @@ def mark(data: bytes) -> str:
 
 def chain(pieces: Sequence[PromptPiece]) -> str:
     """Return a digest of all pieces in their order."""
-    return mark(b"".join([piece.digest for piece in pieces]))
+    return mark(_digests(pieces))
+
+
+def _digests(pieces: Sequence[PromptPiece]) -> bytes:
+    return b"".join([piece.digest for piece in pieces])
 
 
 def parted(before: Prefix | Note, now: Sequence[PromptPiece]) -> int | None:

@@ -6,7 +6,7 @@ An adapter converts messages to its provider's form, at this boundary and nowher
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from hashlib import blake2b
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -146,7 +146,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     parameters: Plain
 
 
-class PromptPiece(NamedTuple):
+class PromptPiece(msgspec.Struct, frozen=True):
     """A tool, the system prompt or a message as it is sent: its name or id, the digest and the number of its bytes."""
 
     name: str
@@ -154,9 +154,13 @@ class PromptPiece(NamedTuple):
     size: int
 
 
+DIGEST: Final = 16
+"""Bytes of a piece's digest."""
+
+
 def piece(name: str, data: bytes) -> PromptPiece:
     """Return the piece of these bytes."""
-    return PromptPiece(name, blake2b(data, digest_size=16).digest(), len(data))
+    return PromptPiece(name, blake2b(data, digest_size=DIGEST).digest(), len(data))
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -191,6 +195,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """``required``: the model must call one of the tools."""
     sent: Callable[[Sent], None] | None = None
     """Called with what is sent, before it is sent."""
+    made: dict[Any, list[Any]] | None = None
+    """What converters made of the first messages, by converter; None where the next request begins with others."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):

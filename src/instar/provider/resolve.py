@@ -19,7 +19,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -42,6 +42,7 @@ from instar.provider.scripted import script_path, shipped_names
 from instar.settings.config import Config, ModelConfig, ProviderConfig
 from instar.settings.install import installing
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 from instar.wire.secret import Secret, masked
 
 log = logging.getLogger("instar.provider")
@@ -60,7 +61,7 @@ _ADAPTERS: Final = {SCRIPTED: "Scripted", "library": "Library", "anthropic": "An
 _OPTION_NAMES: Final = {"api_key": "apiKey", "base_url": "baseURL"}
 _PRICES: Final = ("input", "output", "cache_read", "cache_write")
 _CONNECTION_OPTIONS: Final = ("baseURL", "apiKey", "headers")
-_VERSION_NUMBER: Final = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
+_VERSION_NUMBER: Final = late_pattern(r"(?<!\d)\d{1,2}(?!\d)")
 """Part of a model's version; a date has more digits."""
 
 _Names = list[str]
@@ -78,7 +79,7 @@ class UnspokenProtocol(UnknownModel):
     """A provider whose protocol this version does not speak."""
 
 
-class _Provider(NamedTuple):
+class _Provider(msgspec.Struct, frozen=True):
     """One provider: its block of the configuration, its vendor of the catalogue, and the environment."""
 
     id: str
@@ -466,7 +467,7 @@ class Models:
         # A key that the person keeps is sent to the provider's own server or the person's, to no other.
         if key.secret is not None or provider.id == SCRIPTED or self.is_foreign(provider.id):
             return key
-        return key if self._keys is None else key._replace(secret=self._keys.get(provider.id))
+        return key if self._keys is None else msgspec.structs.replace(key, secret=self._keys.get(provider.id))
 
     def _nearest(self, ref: str) -> str:
         """Return ``; did you mean …`` with up to three references that look like `ref`."""

@@ -1,4 +1,4 @@
-"""The text of a scripted model's script (``docs/scripted.md``), read into sections."""
+"""The text of a scripted model's script (``docs/reference/scripted.md``), read into sections."""
 
 import re
 import textwrap
@@ -9,17 +9,18 @@ from typing import Any, Final
 import msgspec
 
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
 PURPOSES: Final = ("title", "compaction", "generate")
 """Model calls that are not a session's turn; each has a section of its own name."""
 _KINDS: Final = ("api", "auth", "overflow", "filter", "network")
 _REASONS: Final = ("stop", "tool-calls", "length", "content-filter", "unknown")
 COUNTS: Final = ("input", "output", "reasoning", "cache_read", "cache_write")
-_HEADING: Final = re.compile(r"==\s*(\w+)\s*(.*?)\s*(?:=*)$")
-_HEREDOC: Final = re.compile(r"(?:^|\s)<<([A-Z_]+)$")
-_SPACES: Final = re.compile(r"^(\w+):[ \t]+")
-_KEY: Final = re.compile(r"([a-z_]+):(?: (.*))?$", re.DOTALL)
-_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)$")
+_HEADING: Final = late_pattern(r"==\s*(\w+)\s*(.*?)\s*(?:=*)$")
+_HEREDOC: Final = late_pattern(r"(?:^|\s)<<([A-Z_]+)$")
+_SPACES: Final = late_pattern(r"^(\w+):[ \t]+")
+_KEY: Final = late_pattern(r"([a-z_]+):(?: (.*))?$", re.DOTALL)
+_TIME: Final = late_pattern(r"(\d+(?:\.\d+)?)\s*(ms|s)$")
 
 
 class ScriptError(ValueError):

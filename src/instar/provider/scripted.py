@@ -1,4 +1,4 @@
-"""The scripted model: a provider whose answers stand in a text file (``docs/scripted.md``).
+"""The scripted model: a provider whose answers stand in a text file (``docs/reference/scripted.md``).
 
 The session's history decides which answer comes next, so that it survives a restart, a fork and a revert. An answer of
 this model in the history took one turn of the script. Not counted are answers that a rule gave (`== when`), and answers
@@ -10,6 +10,7 @@ this process's memory decides.
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -53,15 +54,16 @@ from instar.provider.script import (
     ScriptSection,
     parse,
 )
+from instar.wire.pattern import late_pattern
 
 _SHIPPED: Final = Path(__file__).parent / "scripts"
 _ECHO: Final = ModelScript(
-    "the built-in echo script", rules=[ScriptSection(1, [Say("{{user}}")], when=re.compile(""))]
+    "the built-in echo script", rules=[ScriptSection(1, [Say("{{user}}")], when=late_pattern(""))]
 )
 _TITLE_WORDS: Final = 6
 _INPUT_TOKENS: Final = 100
-_CALL_ID: Final = re.compile(r"call_([tw])(\d+)(?:_(\d+))?_\d+$")
-_TEMPLATE: Final = re.compile(r"\{\{(user|last|tool|last\.tool\.output|turn|session|tools|match\.\d)\}\}")
+_CALL_ID: Final = late_pattern(r"call_([tw])(\d+)(?:_(\d+))?_\d+$")
+_TEMPLATE: Final = late_pattern(r"\{\{(user|last|tool|last\.tool\.output|turn|session|tools|match\.\d)\}\}")
 
 
 class ScriptPosition(msgspec.Struct):
@@ -97,14 +99,14 @@ class Scripted:
         self._played: dict[str, int] = {}
         self._failures: dict[tuple[str, int, int], int] = {}
         self._purpose_calls: dict[tuple[str, str], int] = {}
-        self._converter = ChatConverter()
+        self._converter = cache(ChatConverter)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Play the next answer. Raises `ProviderError` for a mistake in the script or an unmet `expect:`."""
         self._record(request)
         if request.sent is not None:
             # As Chat Completions would be sent it: the runtime notices a changed prefix with this model too.
-            request.sent(sent(request, self._converter.converted(request.messages)))
+            request.sent(sent(request, self._converter().of_request(request)))
         await asyncio.sleep(0)
         script = self._script(request.model)
         position = find_position(script, request.messages, request.model)
@@ -195,7 +197,7 @@ class Scripted:
         file = self._environment.get("INSTAR_SCRIPT_RECORD")
         if not file:
             return
-        messages = ChatConverter(attachment=request.model.attachment).converted(request.messages)
+        messages = self._converter(attachment=request.model.attachment).of_request(request)
         received = {
             "purpose": request.purpose,
             "session": request.session_id,

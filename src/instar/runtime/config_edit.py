@@ -17,6 +17,7 @@ from instar.settings.trust import Trust
 from instar.settings.untrusted import viewed
 from instar.wire import Plain
 from instar.wire.document import atomic_write, blanked, locked, parse_jsonc, read_text
+from instar.wire.pattern import late_pattern
 from instar.wire.secret import MASK, Secret, disclosed, secrets_in
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ NAMES: Final = ("config.json", "opencode.json", "opencode.jsonc", "instar.json",
 """Files of settings that can be amended, lowest first."""
 _NEW: Final = "instar.json"
 _DECODER: Final = json.JSONDecoder()
-_SPACE: Final = re.compile(r"\s*")
-_COMMA: Final = re.compile(r"(?>\s+|//[^\n]*|/\*.*?\*/)*+,", re.DOTALL)
+_SPACE: Final = late_pattern(r"\s*")
+_COMMA: Final = late_pattern(r"(?>\s+|//[^\n]*|/\*.*?\*/)*+,", re.DOTALL)
 """A comma that stands behind a map's last value."""
-_LINE_END: Final = re.compile(r"(?:[ \t]*(?://[^\n]*(?=\n)|/\*[^\n]*?\*/))*")
+_LINE_END: Final = late_pattern(r"(?:[ \t]*(?://[^\n]*(?=\n)|/\*[^\n]*?\*/))*")
 _INDENT: Final = 2
 
 

@@ -19,9 +19,11 @@ from instar.plugin.tool import Execute
 from instar.process import Output, ProcessError
 from instar.process.child import MIB
 from instar.process.confine import Confinement
-from instar.sandbox import Copy, Level, Limits, Live, Sandbox, Shield, copy_of
+from instar.sandbox.box import Limits, Sandbox
+from instar.sandbox.level import Level
 from instar.sandbox.model_process import Children
-from instar.sandbox.place import remove
+from instar.sandbox.place import Copy, Live, copy_of, remove
+from instar.sandbox.shield import Shield
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.settings.permission import DEFAULTS, Action, from_config, matches

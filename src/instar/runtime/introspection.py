@@ -1,4 +1,4 @@
-"""What the rooms of the core show of themselves, and what of it may be set or called (``docs/self.md``).
+"""What the rooms of the core show of themselves, and what of it may be set or called (``docs/reference/self.md``).
 
 Readers return plain data of the session that asks; other sessions are counted at most. A flagship shows its own room;
 where it is not in use, its branch says so.

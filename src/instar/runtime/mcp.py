@@ -5,29 +5,37 @@ What of it must be asked goes by the session whose step found it.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from instar.approval.permissions import Person, always_once
 from instar.definitions.command import Command
 from instar.event import AskedBy, PluginError, make
-from instar.mcp import LOGINS, LaunchContext, LinkError, Servers
+from instar.message import Rule
 from instar.plugin import Ask, Invalid, PermissionDenied
 from instar.session.instance import Instance
 from instar.settings.config import McpConfig
 from instar.settings.steered import accepted_environment
 from instar.store.values import Values
 
+if TYPE_CHECKING:
+    from instar.mcp import Servers
+
 NAME: Final = "mcp"
 """Under which name the servers stand among the plugins."""
+ASK: Final = Rule(permission="mcp", pattern="*", action="ask")
+"""A changed description is asked about, unless the person's own rules say otherwise."""
 
 
-def let_in(instance: Instance, person: Person | None) -> Servers | None:
+def let_in(instance: Instance, person: Person | None) -> "Servers | None":
     """Register the config's servers; None without any. A server starts when it is first needed."""
     return registered(instance, person) if instance.config.mcp else None
 
 
-def registered(instance: Instance, person: Person | None) -> Servers:
+def registered(instance: Instance, person: Person | None) -> "Servers":
     """Register the config's servers, also an empty list."""
+    # Start-up time: many have no server.
+    from instar.mcp import LOGINS, LaunchContext, Servers
+
     environment = instance.children.environment(instance.environment)
     root = instance.project.worktree if instance.project.vcs else instance.directory
     environment = accepted_environment(environment, root, lambda path: path)
@@ -45,8 +53,8 @@ def registered(instance: Instance, person: Person | None) -> Servers:
 
 
 async def take_up(
-    instance: Instance, servers: Servers | None, before: Mapping[str, McpConfig], person: Person | None
-) -> Servers | None:
+    instance: Instance, servers: "Servers | None", before: Mapping[str, McpConfig], person: Person | None
+) -> "Servers | None":
     """Return the servers, with new ones for entries of the config that differ from `before`."""
     # What another layer only switches off, or on, has nothing to connect to.
     wanted = {name: one for name, one in instance.config.mcp.items() if one.type or one.command or one.url}
@@ -76,10 +84,12 @@ def _say(instance: Instance, text: str) -> None:
     instance.bus.publish(make(PluginError(plugin="mcp", hook="step.before", message=text)))
 
 
-async def _prompt(servers: Servers, name: str) -> Command | None:
+async def _prompt(servers: "Servers", name: str) -> Command | None:
     """Return a server's prompt as a command. It is untrusted text: shell commands in it do not run."""
     if ":" not in name:
         return None
+    from instar.mcp import LinkError
+
     try:
         found = await servers.template(name)
     except LinkError as error:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -19,7 +19,6 @@ from instar.event import InstanceReloaded, TrustChanged, make
 from instar.event.bus import Bus
 from instar.git.project import Project
 from instar.limits.budget import LimitsError
-from instar.mcp import ASK, Servers
 from instar.message import Rule
 from instar.plugin import PluginInput, Registry
 from instar.plugin.custom import SCRIPTS, ToolFile, load_tools, tool_files, tools_of
@@ -38,6 +37,9 @@ from instar.settings.paths import Paths
 from instar.settings.steering import SteeringView
 from instar.settings.trust import Trust
 from instar.wire.document import DocumentError
+
+if TYPE_CHECKING:
+    from instar.mcp import Servers
 
 _WORDS: Final = {
     "agent": "agents",
@@ -96,7 +98,7 @@ def read(
     settings, mistakes = complete(settings, project, paths, trust, layers)
     skills, more = read_skills(settings, project, paths, trust, before.skills if before else None)
     readable = [paths.tool_output, *(one.root for one in settings.plugin_folders)]
-    own = [*map(_readable, readable), *skill_rules(skills), ASK]
+    own = [*map(_readable, readable), *skill_rules(skills), mcp_door.ASK]
     problems = map(str, [*[one for one in settings.unknown if one.near], *mistakes, *more])
     ground = SettingsContext(project, paths, options.environment, trust.is_trusted, own)
     return InstanceFiles(settings, skills, ground, [*problems, *filter(None, [trust.problem])])
@@ -189,7 +191,7 @@ class ReloadedRuntime(Protocol):
 
     instance: Instance
     registry: Registry
-    mcp: Servers | None
+    mcp: "Servers | None"
     settings: Settings
     notices: list[str]
     untrusted: list[str]

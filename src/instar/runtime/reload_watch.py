@@ -185,14 +185,14 @@ def _walk(top: str) -> Iterator[tuple[str, bool]]:
     waiting, entered, count = [top], set[str](), 0
     while waiting:
         folder = waiting.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue  # start-up time: most are not there, and need no real path
         real = os.path.realpath(folder)
         if real in entered:
             continue
         entered.add(real)
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError:
-            continue
         yield folder, True
         for entry in entries:
             count += 1

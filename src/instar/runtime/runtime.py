@@ -20,6 +20,8 @@ from instar.limits.budget import Budget
 from instar.limits.stop import SharedStops, StopFile, StopState
 from instar.message import Origin
 from instar.plugin import (
+    Apart,
+    Aside,
     Client,
     Invalid,
     PluginInput,
@@ -34,7 +36,7 @@ from instar.process import Processes
 from instar.project.watch import Watching
 from instar.project.workspace import Workspaces
 from instar.project.worktree import WorktreeAdapter
-from instar.runtime import ephemeral, introspection, mcp, plugin_order
+from instar.runtime import introspection, mcp, plugin_order
 from instar.runtime.client import InProcessClient, InProcessSessions
 from instar.runtime.configured import ConfiguredRooms, ask_plugins, children
 from instar.runtime.plugin_context import Options, PluginContext, RuntimeServer
@@ -97,7 +99,7 @@ class Runtime(InProcessClient):
         workspaces = Workspaces(instance, self.registry, {"worktree": worktrees})
         build_sessions = shared.sessions if shared else InProcessSessions
         self.sessions = build_sessions(instance, self.turns, workspaces)
-        super().__init__(instance, self.sessions, workspaces, Origin(), ephemeral.run)
+        super().__init__(instance, self.sessions, workspaces, Origin(), _aside)
         instance.client = self._speaking_for(Origin("tool"))
         self._watching = Watching(self.instance)
         self.terminals = Terminals(self.instance)
@@ -256,7 +258,7 @@ class Runtime(InProcessClient):
 
     def _speaking_for(self, origin: Origin) -> InProcessClient:
         """Return a client of this runtime for a program, such as a plugin."""
-        return InProcessClient(self.instance, self.sessions, self.workspace, origin, ephemeral.run)
+        return InProcessClient(self.instance, self.sessions, self.workspace, origin, _aside)
 
     async def _load(self) -> ToolFiles:
         plugins = self.instance.plugins
@@ -319,6 +321,13 @@ class Runtime(InProcessClient):
             http=self.http,
             server=self._server.get,
         ).of
+
+
+async def _aside(instance: Instance, aside: Aside) -> Apart:
+    # Start-up time: few instances have an ephemeral session.
+    from instar.runtime.ephemeral import run
+
+    return await run(instance, aside)
 
 
 def _confirms(options: Options) -> bool:

@@ -1,6 +1,6 @@
 """The sandbox: a child has a workspace, or a copy of it, and nothing else of its person's.
 
-`docs/sandbox.md` says what is held at which level and what is not.
+`docs/reference/confinement.md` says what is held at which level and what is not.
 """
 
 import os

@@ -1,7 +1,6 @@
 """Bubblewrap: the arguments that lay mounts over what a child may see, and the descriptors that go with them."""
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Final
 from instar.process.confine import Ending, Wrapped
 from instar.process.output import Seen, told
 from instar.sandbox import landlock
+from instar.wire.pattern import late_pattern
 
 LANDLOCK: Final = Path(landlock.__file__)
 
@@ -41,8 +41,8 @@ _DEVICES: Final = ("shm", "mqueue", "fuse", "kvm", "dri", "snd", "net", "kfd")
 PIDS: Final = ("--unshare-pid", "--proc", "/proc")
 """Process ids of its own: nothing outside can be signalled, and all ends with the first process."""
 
-_SIGNAL: Final = re.compile(rb"signal ([1-9]|[1-5][0-9]|6[0-4])")
-_START: Final = re.compile(rb"start ([0-9]{1,3}) ([01]) ([01]) ((?:[0-9a-f]{2}){0,256})")
+_SIGNAL: Final = late_pattern(rb"signal ([1-9]|[1-5][0-9]|6[0-4])")
+_START: Final = late_pattern(rb"start ([0-9]{1,3}) ([01]) ([01]) ((?:[0-9a-f]{2}){0,256})")
 _LONGEST: Final = 1024
 
 

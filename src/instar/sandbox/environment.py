@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import Final
 
 from instar.process.child import VARIABLE
+from instar.wire.pattern import late_pattern
 from instar.wire.secret import Secret
 
-_WORDS: Final = re.compile(
+_WORDS: Final = late_pattern(
     r"(?:^|_)(?:\w*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|APIKEY)S?|(?:ACCESS|AUTH|MASTER|PRIVATE|SIGNING)?KEYS?|PASS|PWD|AUTH|BEARER|COOKIE|"
     r"PAT|DSN|NETRC|JWT|AUTHORIZATION|PRIVATE)(?:_|\d|$)"
 )
@@ -35,7 +36,7 @@ _INNOCENT: Final = frozenset(
     ]
 )
 """Names that match and hold none: folders, places of sockets, switches."""
-_PLACES: Final = re.compile(r"_(?:FILE|PATH|DIR|SOCK|URL|ID|TTL|NAME|LENGTH|LIMIT|COUNT|TIMEOUT)$")
+_PLACES: Final = late_pattern(r"_(?:FILE|PATH|DIR|SOCK|URL|ID|TTL|NAME|LENGTH|LIMIT|COUNT|TIMEOUT)$")
 """What ends a name of something beside a secret: `AWS_ACCESS_KEY_ID` names a key but is none by itself."""
 _NAMED: Final = frozenset(
     [
@@ -63,7 +64,7 @@ _NAMED: Final = frozenset(
     ]
 )
 """Known variables that hold or lead to a secret, whatever their name looks like."""
-_LOGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+_LOGIN: Final = late_pattern(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 _SHORTEST: Final = 6
 
 PLAIN: Final = frozenset(

@@ -5,7 +5,7 @@ They are git's own steering of a project (hooks, configuration, what stands for 
 when that ends; a content is read only where the signature is another. What changed waits until somebody decides.
 """
 # A look at them must take less than a millisecond.
-# ruff: noqa: PTH112, PTH113, PTH115, PTH118, PTH119, PTH120, PTH207
+# ruff: noqa: PTH112, PTH113, PTH115, PTH116, PTH118, PTH119, PTH120, PTH207
 
 import glob
 import os
@@ -15,10 +15,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 from instar.git import common_folder, git_folder
 from instar.sandbox.startup_files import GIT, HOME, STARTUP_PLACES
+from instar.wire.pattern import late_pattern
 
 ROOT_VARIABLE: Final = "INSTAR_SYSTEM_ROOT"
 """Names the folder in which the machine's own places are looked for, for a system that stands below another one's."""
@@ -29,12 +32,12 @@ Kind = Literal["hook", "config", "pointer", "startup"]
 """A git hook, a configuration of git, what leads to a git folder, a start-up file."""
 Signature = tuple[int, int, int, int, int]
 
-_HOOKS: Final = re.compile(r"^(?!.*\.sample$)")
+_HOOKS: Final = late_pattern(r"^(?!.*\.sample$)")
 _HOOK_REASON: Final = "git runs it"
 _CONFIG_REASON: Final = "git reads it in this repository"
 _POINTER_REASON: Final = "git looks there for hooks and settings"
-_HOOKS_PATH: Final = re.compile(rb"hookspath\s*=\s*([^\n#;]+)", re.IGNORECASE)
-_WORKTREE: Final = re.compile(rb"worktree\s*=\s*([^\n#;]+)", re.IGNORECASE)
+_HOOKS_PATH: Final = late_pattern(rb"hookspath\s*=\s*([^\n#;]+)", re.IGNORECASE)
+_WORKTREE: Final = late_pattern(rb"worktree\s*=\s*([^\n#;]+)", re.IGNORECASE)
 _RUNS: Final = 0o6111
 """The bits of a mode that say who may run a file, and as whom."""
 _SETTLED: Final = 20_000_000
@@ -43,7 +46,7 @@ _NESTED: Final = 4
 """Levels of folders in which the git folders of submodules are looked for."""
 
 
-class GuardedPlace(NamedTuple):
+class GuardedPlace(msgspec.Struct, frozen=True):
     """A file, or with `names` the matching files of the folder `base`. `guards`: that a file goes counts too."""
 
     base: str
@@ -54,14 +57,14 @@ class GuardedPlace(NamedTuple):
     guards: bool = False
 
 
-class FileState(NamedTuple):
+class FileState(msgspec.Struct, frozen=True):
     """What stands at a path: its mode, and its content, of a link its target. None: too large, or none of both."""
 
     mode: int
     data: bytes | None
 
 
-class GuardedChange(NamedTuple):
+class GuardedChange(msgspec.Struct, frozen=True):
     """A file that changed: what stood there and what stands there now, None for nothing."""
 
     path: str
@@ -70,7 +73,7 @@ class GuardedChange(NamedTuple):
     now: FileState | None
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     place: GuardedPlace
     signature: Signature
     state: FileState | None
@@ -89,6 +92,7 @@ class GuardedPlaces:
         self._more: list[GuardedPlace] = []
         self._real = {self.worktree: self.worktree}
         self._absent: dict[str, tuple[str, Signature]] = {}
+        self._listed: dict[tuple[str, re.Pattern[str]], tuple[Signature, list[str], list[str]]] = {}
 
     @property
     def due(self) -> bool:
@@ -110,7 +114,9 @@ class GuardedPlaces:
             yield
         finally:
             self._writers -= 1
-            self._look()
+            # While another block runs, `take` looks.
+            if not self._writers:
+                self._look()
 
     def take(self) -> list[GuardedChange]:
         """Return what changed and still differs, the shallow first, and take all as it is now."""
@@ -162,7 +168,7 @@ class GuardedPlaces:
         self._more = [*_leads(known), *_hooks_path(known, self.worktree)]
         known |= self._read(self._scan(self._more))
         followed = [
-            one.place._replace(base=target, names=None)
+            msgspec.structs.replace(one.place, base=target, names=None)
             for path, one in known.items()
             if one.state and stat.S_ISLNK(one.state.mode) and _is_followed(path, one.place)
             if os.path.isfile(target := os.path.realpath(path))
@@ -227,8 +233,30 @@ class GuardedPlaces:
                 found[base] = place, _signature(status, young)
             if names is None or (is_link and self._real.get(base, "") not in ("", os.path.realpath(base))):
                 continue
-            for path, inner in _files(base, names, place.depth):
+            for path, inner in self._files(base, names, place.depth, young):
                 found[path] = place, _signature(inner, young)
+        return found
+
+    def _files(
+        self, folder: str, names: re.Pattern[str], depth: int, young: int
+    ) -> list[tuple[str, os.stat_result]]:
+        """The files that match, down to `depth`. A folder is listed anew when something was made or removed in it."""
+        found: list[tuple[str, os.stat_result]] = []
+        try:
+            now = _signature(os.stat(folder), young)
+        except OSError:
+            return found
+        before, files, folders = self._listed.get((folder, names), (None, [], []))
+        if before != now:
+            files, folders = _list(folder, names)
+            self._listed[folder, names] = now, files, folders
+        for path in files:
+            try:
+                found.append((path, os.lstat(path)))
+            except OSError:
+                continue
+        for inner in folders if depth > 1 else ():
+            found += self._files(inner, names, depth - 1, young)
         return found
 
 
@@ -329,19 +357,20 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _files(folder: str, names: re.Pattern[str], depth: int) -> list[tuple[str, os.stat_result]]:
-    found: list[tuple[str, os.stat_result]] = []
+def _list(folder: str, names: re.Pattern[str]) -> tuple[list[str], list[str]]:
+    """The paths in a folder that match, and those of its folders."""
+    files: list[str] = []
+    folders: list[str] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    if depth > 1:
-                        found += _files(entry.path, names, depth - 1)
+                    folders.append(entry.path)
                 elif names.search(entry.name):
-                    found.append((entry.path, entry.stat(follow_symlinks=False)))
+                    files.append(entry.path)
     except OSError:
-        return found
-    return found
+        return files, folders
+    return files, folders
 
 
 def _seen(path: str, seen: dict[str, Signature | None]) -> Signature | None:

@@ -61,8 +61,10 @@ _KEPT = 8
 _READY: dict[bytes, tuple[dict[str, Any], int | None]] = {}
 """Policies that were read before they are needed, and the descriptors of their rules."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_LIBC.syscall.restype = ctypes.c_long
-_LIBC.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
+_SIGNAL = _LIBC.signal  # looked for once here rather than in each fork
+if sys.platform == "linux":
+    _LIBC.syscall.restype = ctypes.c_long
+    _LIBC.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 
 
 def abi() -> int:
@@ -256,7 +258,7 @@ def become(argv: list[str], env: dict[str, str]) -> tuple[int, int, int, bytes]:
     """
     # Python ignores these two for itself; a program must find them as the kernel sets them.
     for signal in (13, 25):
-        _LIBC.signal(ctypes.c_int(signal), ctypes.c_void_p(0))
+        _SIGNAL(ctypes.c_int(signal), ctypes.c_void_p(0))
     number = errno.ENOENT
     for path in _found(argv[0], env):
         try:

@@ -6,25 +6,25 @@ What instar starts for itself (git, a browser, an editor) goes through `Processe
 import asyncio
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from instar.process import Output, Processes
 from instar.process.confine import Confinement
-from instar.sandbox import GuardedPaths, Level, Places, Shield, environment, own_places
-from instar.sandbox.guarded_places import GuardedPlaces
-from instar.sandbox.level import Name
-from instar.sandbox.probe import known_level
-from instar.sandbox.shield import guarded_paths
+from instar.sandbox.environment import environment
+from instar.sandbox.level import Level, Name
 from instar.settings import own_edits
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.wire.secret import Secret
+
+if TYPE_CHECKING:
+    from instar.sandbox.guarded_places import GuardedPlaces
+    from instar.sandbox.shield import GuardedPaths, Places, Shield
 
 _KEPT: Final = 0.1
 """Seconds for which it is not looked again which real paths are guarded."""
@@ -102,6 +102,9 @@ class Children(Processes):
             yield
             return
         if self.steering is None and self._worktree is not None:
+            # Start-up time, here and below: many turns start no child.
+            from instar.sandbox.guarded_places import GuardedPlaces
+
             self.steering = GuardedPlaces(self._worktree, self._paths.home, self._variables)
         with self.lived(), self.steering.watched() if self.steering is not None else nullcontext():
             yield
@@ -137,10 +140,14 @@ class Children(Processes):
         """Return how far children are confined here: tried out, which takes some 50 ms, and remembered."""
         async with self._finding:
             if self._level is None:
+                from shutil import which
+
+                from instar.sandbox.probe import known_level
+
                 file = self._paths.data / "confinement.json"
                 self._level = await known_level(self._processes, self._variables, self.at_most, file)
                 path, home = self._variables.get("PATH"), self._paths.home
-                needed = [names for program, names in _IN_HOME.items() if shutil.which(program, path=path)]
+                needed = [names for program, names in _IN_HOME.items() if which(program, path=path)]
                 _make(self._level, [home / name for name in chain.from_iterable(needed)])
             return self._level
 
@@ -148,8 +155,10 @@ class Children(Processes):
         """Make what is needed beside a guarded folder at the level "landlock": children can make nothing there."""
         _make(await self.level(), folders, files)
 
-    async def shield(self) -> Shield:
+    async def shield(self) -> "Shield":
         """Return the shield as of now; at the level "none" it changes nothing."""
+        from instar.sandbox.shield import Shield
+
         places = self._places()
         return Shield(await self.level(), places.hidden, places.readonly, places.writable)
 
@@ -165,6 +174,8 @@ class Children(Processes):
 
         With an `owner` they take the place of those that it had guarded before.
         """
+        from instar.sandbox.shield import Places
+
         self._added[len(self._added) if owner is None else owner] = Places(
             tuple(hidden), tuple(readonly), tuple(writable)
         )
@@ -175,7 +186,7 @@ class Children(Processes):
 
         For tools that do so in instar itself, where no shield is. The deepest place that holds the path decides.
         """
-        kind = _deepest(self._guarded(), path.resolve())
+        kind = _deepest(self._guarded(), os.path.realpath(path))
         if kind == "hidden":
             return f"{path} is instar's own: it is neither read nor written for the model"
         if kind == "readonly" and writing:
@@ -186,8 +197,10 @@ class Children(Processes):
         """Return `variables` without what holds a secret, but for what was named to be kept."""
         return environment(variables, secrets=self.secrets(), keep=self._keep | set(keep))
 
-    def _guarded(self) -> GuardedPaths:
+    def _guarded(self) -> "GuardedPaths":
         """What is guarded, by real paths; not found anew for each of the files that a search has found."""
+        from instar.sandbox.shield import guarded_paths
+
         found, until = self._last
         if found is None or time.monotonic() > until:
             places = self._places()
@@ -195,7 +208,9 @@ class Children(Processes):
             self._last = (found, time.monotonic() + _KEPT)
         return found
 
-    def _places(self) -> Places:
+    def _places(self) -> "Places":
+        from instar.sandbox.shield import Places, own_places
+
         all_ = [own_places(self._paths), *self._added.values()]
         return Places(
             tuple(path for one in all_ for path in one.hidden),
@@ -211,13 +226,13 @@ def _make(level: Level, folders: Collection[Path], files: Collection[Path] = ())
             path.touch() if path in files else path.mkdir(parents=True, exist_ok=True)
 
 
-def _deepest(found: GuardedPaths, path: Path) -> str:
+def _deepest(found: "GuardedPaths", path: str) -> str:
     """The kind of the deepest place that holds `path`, "" for none; at one place what a shield puts on top."""
     kinds = (("readonly", found.readonly), ("hidden", found.hidden), ("writable", found.writable))
     holding = [
-        (len(folder.parts), rank, kind)
+        (len(str(folder)), rank, kind)
         for rank, (kind, folders) in enumerate(kinds)
         for folder in folders
-        if path.is_relative_to(folder)
+        if f"{path}/".startswith(f"{str(folder).rstrip('/')}/")
     ]
     return max(holding)[2] if holding else ""

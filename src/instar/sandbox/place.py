@@ -3,9 +3,9 @@
 A copy is an overlay, else a tree of reflinks, else of plain copies. Hard links are not used: a program that writes into
 a file in place would change the original.
 
-The workspace itself is read-only at its own path, but for what a script was granted (docs/evolve.md). A folder is
-opened step by step, never through a link. What is mounted or granted is what was opened: a program that puts a link in
-its place meanwhile gains nothing.
+The workspace itself is read-only at its own path, but for what a script was granted (docs/concepts/authority.md). A
+folder is opened step by step, never through a link. What is mounted or granted is what was opened: a program that
+puts a link in its place meanwhile gains nothing.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -31,13 +31,14 @@ _SMALL: Final = 1 << 16
 _PREFIX: Final = "instar-copy-"
 _OLD: Final = 3600.0
 _LOOKED: Final[set[Path]] = set()
-_STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# macOS has none; it has no level that makes a place either.
+_STEP: Final = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CAPABILITIES: Final = ("--cap-drop", "ALL")
 """Root without a user namespace of its own could change the network that it shares."""
 _Identity = tuple[int, int]
 
 
-class PlaceView(NamedTuple):
+class PlaceView(msgspec.Struct, frozen=True):
     """How a place looks from inside, for one child.
 
     `cwd` is its folder there. `mounts` are bubblewrap's arguments for the place itself; `read` and `write` are what

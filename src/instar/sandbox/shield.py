@@ -1,15 +1,18 @@
 """The shield: everything as the person has it, but what is guarded cannot be changed, and what is hidden not read.
 
-`docs/sandbox.md` says what is held at which level and what is not.
+`docs/reference/confinement.md` says what is held at which level and what is not.
 """
+# It is done before each child.
+# ruff: noqa: PTH110, PTH112, PTH114, PTH118, PTH120
 
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -20,7 +23,7 @@ from instar.sandbox.level import Level
 from instar.sandbox.startup_files import REFUSED
 from instar.settings.paths import PASSWORDS, Paths
 
-_SETTINGS: Final = ("*.json", "*.jsonc")
+_SETTINGS: Final = (".json", ".jsonc")
 _SOCKETS: Final = (
     *(
         "/run/docker.sock",
@@ -67,13 +70,7 @@ def own_places(paths: Paths) -> Places:
     configuration folders are read-only, because skills that stand there bring files for the model, and the settings
     files in them are hidden, because they may hold keys. So is the way to a server that has the store.
     """
-    settings = [
-        file
-        for home in paths.config_homes
-        for pattern in _SETTINGS
-        for file in sorted(home.glob(pattern))
-        if file.is_file()
-    ]
+    settings = [file for home in paths.config_homes for file in _settings(home)]
     return Places(
         hidden=(paths.data, paths.state, *settings, *paths.server_ways),
         readonly=(*paths.config_homes, paths.tool_output, paths.accepted),
@@ -81,45 +78,55 @@ def own_places(paths: Paths) -> Places:
     )
 
 
+def _settings(home: Path) -> list[Path]:
+    try:
+        with os.scandir(home) as entries:
+            return sorted(
+                home / one.name for one in entries if one.name.endswith(_SETTINGS) and one.is_file()
+            )
+    except OSError:
+        return []
+
+
 def guarded_paths(hidden: Iterable[Path], readonly: Iterable[Path], writable: Iterable[Path]) -> GuardedPaths:
     """Resolve the paths and find what must be held with them. Creates nothing.
 
     A path below a hidden one is left out, unless it is readable or writable again by being named itself.
     """
-    links: dict[Path, bool] = {}
-    lists = [[_real(path, links) for path in paths] for paths in (hidden, readonly, writable)]
+    way = _Way()
+    lists = [[way.real(str(path.absolute())) for path in paths] for paths in (hidden, readonly, writable)]
     gaps = tuple(dict.fromkeys(gap for paths in lists for _, found in paths for gap in found))
-    real = [_sorted(path for path, _ in paths) for paths in lists]
-    held = {*real[0], *real[1]}
-    above = {folder for path in held for folder in path.parents if folder != folder.parent}
-    anchors = _sorted(
+    real = [{path for path, _ in paths} for paths in lists]
+    held = real[0] | real[1]
+    above = {folder for path in held for folder in _above(path)}
+    anchors = [
         folder
-        for folder in above
-        if held.isdisjoint((folder, *folder.parents)) and folder.is_dir() and _movable(folder)
-    )
-    return GuardedPaths(real[0], real[1], real[2], anchors, gaps)
+        for folder in above - held
+        if held.isdisjoint(_above(folder)) and os.path.isdir(folder) and _movable(folder)
+    ]
+    sorted_ = [_sorted(map(Path, paths)) for paths in (*real, anchors)]
+    return GuardedPaths(sorted_[0], sorted_[1], sorted_[2], sorted_[3], gaps)
 
 
 def doors(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
     """Return what is there of the sockets of services that would run something for the person, outside every shield."""
     uid = os.getuid()
     runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}")
-    terminals = [Path(environment.get("TMUX_TMPDIR") or "/tmp") / f"tmux-{uid}", Path(f"/run/tmux/{uid}")]  # noqa: S108
-    screens = [Path("/run/screen"), Path("/tmp/.X11-unix")]  # noqa: S108
+    terminals = [f"{environment.get('TMUX_TMPDIR') or '/tmp'}/tmux-{uid}", f"/run/tmux/{uid}"]  # noqa: S108
+    screens = ["/run/screen", "/tmp/.X11-unix"]  # noqa: S108
     docker = environment.get("DOCKER_HOST", "")
-    named = [Path(docker.removeprefix("unix://"))] if docker.startswith("unix:///") else []
-    listed = [Path(path) for path in (*_SOCKETS, *(_OF_ROOT if uid == 0 else ()))]
-    listed += [home / path for path in _OF_PERSON]
-    private = [runtime] if _is_private(runtime, home) else []
-    found = (path for path in (*private, *terminals, *screens, *named, *listed) if path.exists())
-    return _sorted(path.resolve() for path in found)
+    named = [docker.removeprefix("unix://")] if docker.startswith("unix:///") else []
+    listed = [*_SOCKETS, *(_OF_ROOT if uid == 0 else ()), *(f"{home}/{path}" for path in _OF_PERSON)]
+    private = [str(runtime)] if _is_private(runtime, home) else []
+    found = (path for path in (*private, *terminals, *screens, *named, *listed) if os.path.exists(path))
+    return _sorted(Path(os.path.realpath(path)) for path in found)
 
 
 def kernel_switches() -> tuple[Path, ...]:
     """Return what root may write to change the machine around a shield; empty for everybody else."""
     if os.geteuid() != 0:
         return ()
-    return tuple(path for path in map(Path, (*_KERNEL, *REFUSED)) if path.exists())
+    return tuple(Path(path) for path in (*_KERNEL, *REFUSED) if os.path.exists(path))
 
 
 def below(path: Path, folders: Sequence[Path]) -> bool:
@@ -136,30 +143,44 @@ def _is_private(runtime: Path, home: Path) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & 0o077 and not home.is_relative_to(runtime)
 
 
-def _movable(folder: Path) -> bool:
-    return os.access(folder.parent, os.W_OK)
+def _above(path: str) -> Iterator[str]:
+    """The folders above a real path but for the root."""
+    while len(path := path.rpartition("/")[0]) > 1:
+        yield path
 
 
-def _real(path: Path, links: dict[Path, bool]) -> tuple[Path, list[str]]:
-    """The real path, and the links on the way that somebody could replace; `links` remembers what is one."""
-    made, gaps = Path("/"), []
-    for part in path.absolute().parts[1:]:
-        link = made / part if part != ".." else made.parent
-        if link not in links:
-            links[link] = link.is_symlink()
-        if links[link]:
-            if os.access(made, os.W_OK):
+def _movable(folder: str) -> bool:
+    return os.access(os.path.dirname(folder), os.W_OK)
+
+
+class _Way:
+    """Resolves paths, looking at each folder on their ways once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, bool]] = {}
+
+    def real(self, path: str) -> tuple[str, list[str]]:
+        """Return the real path, and the links on the way that somebody could replace."""
+        made, gaps = "/", []
+        for part in path.split("/"):
+            if part in ("", ".."):
+                made = os.path.dirname(made) if part else made
+                continue
+            link = os.path.join(made, part)
+            if link not in self._known:
+                is_link = os.path.islink(link)
+                self._known[link] = os.path.realpath(link) if is_link else link, is_link
+            if self._known[link][1] and os.access(made, os.W_OK):
                 gaps.append(f"{path}: {link} is a link that can be replaced; name the folder itself")
-            link = link.resolve()
-        made = link
-    return made, gaps
+            made = self._known[link][0]
+        return made, gaps
 
 
 def _sorted(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(sorted(set(paths), key=lambda path: (len(path.parts), path)))
 
 
-class Grants(NamedTuple):
+class Grants(msgspec.Struct, frozen=True):
     """`rules` are Landlock's: rights and the paths below which they stay; `files` the inodes that the paths led to.
 
     Two of equal value give the same rights: a rule holds a file, not its name.
@@ -362,13 +383,8 @@ class Raised(msgspec.Struct, frozen=True):
         if not self.mounts:
             return b""
         mounted = Path(f"/proc/{pid}/mountinfo").read_bytes()
-        there = {line.split(b" ", 5)[4] for line in mounted.splitlines()}
-        missing = [
-            point
-            for point in self.points
-            if _escaped(point) not in there and _escaped(os.path.realpath(point)) not in there
-        ]
-        if missing:
+        missing = _unmounted(mounted, self.points)
+        if missing and (missing := _unmounted(mounted, tuple(map(os.path.realpath, missing)))):
             raise OSError(f"{missing[0]} is no longer guarded")
         return mounted
 
@@ -407,6 +423,13 @@ def _mounts(found: GuardedPaths, env: Mapping[str, str]) -> tuple[list[str], lis
     ordered = [word for *_, words in sorted(kinds, key=itemgetter(0, 1, 2)) for word in words]
     closed = [word for path in (*hidden, *masked) if path.is_dir() for word in ("--remount-ro", str(path))]
     return ordered + closed, [str(path) for _, _, path, _ in kinds]
+
+
+@lru_cache(maxsize=16)
+def _unmounted(mounted: bytes, points: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the places on which nothing is mounted by the kernel's list of mounts."""
+    there = {line.split(b" ", 5)[4] for line in mounted.splitlines()}
+    return tuple(point for point in points if _escaped(point) not in there)
 
 
 def _escaped(path: str) -> bytes:

@@ -12,7 +12,6 @@ import asyncio
 import base64
 import binascii
 import ipaddress
-import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -27,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from instar.server.browser import KEY, Browser, is_page
 from instar.server.errors import refusal, reply
+from instar.wire.pattern import late_pattern
 from instar.wire.secret import Secret
 
 LOGIN: Final = "instar.login"
@@ -34,7 +34,7 @@ LOGIN: Final = "instar.login"
 USERS: Final = ("opencode", "instar")
 """The names that may log in; the password is the same."""
 
-_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\[\]@:/?#\s]+))(?::[0-9]{0,5})?")
+_HOST: Final = late_pattern(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\[\]@:/?#\s]+))(?::[0-9]{0,5})?")
 _LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 _EVERY_INTERFACE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
@@ -45,7 +45,7 @@ _MOST: Final = 1024
 _FREE: Final = 5
 """Wrong passwords of an address within `LIFE` that are answered at once."""
 _LONGEST_WAIT: Final = 5.0
-_CONNECT: Final = re.compile(r"(?:/api)?/pty/(pty[^/]*)/connect")
+_CONNECT: Final = late_pattern(r"(?:/api)?/pty/(pty[^/]*)/connect")
 
 
 class _Ticket(NamedTuple):
@@ -261,8 +261,8 @@ METHODS: Final = "GET, HEAD, PUT, PATCH, POST, DELETE"
 EXPOSED: Final = "Link, X-Next-Cursor, X-Request-ID, Instar-Resumed, Acp-Connection-Id"
 _AGE: Final = "600"
 """Seconds for which a browser may remember the answer to a preflight."""
-_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
-_NAMES: Final = re.compile(r"[A-Za-z0-9_-]+( ?, ?[A-Za-z0-9_-]+)*")
+_ORIGIN: Final = late_pattern(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
+_NAMES: Final = late_pattern(r"[A-Za-z0-9_-]+( ?, ?[A-Za-z0-9_-]+)*")
 
 
 def origins(given: Iterable[str]) -> frozenset[str]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import time
 from contextvars import ContextVar
 from typing import Any, Final
@@ -13,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from instar.wire import ids
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.server")
 
@@ -108,7 +108,7 @@ HEADER: Final = "X-Request-ID"
 REQUEST: ContextVar[str | None] = ContextVar("request", default=None)
 """The id of the request that is being answered; turns that it begins have it too."""
 
-_PLAUSIBLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{7,127}")
+_PLAUSIBLE: Final = late_pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{7,127}")
 
 
 class Traced:

@@ -1,7 +1,6 @@
 """Exceptions that routes raise, and the answers that tell of errors, in opencode's forms."""
 
 import logging
-import re
 from typing import Final, Literal
 
 from starlette.responses import Response
@@ -13,11 +12,12 @@ from instar.settings.config import ConfigError
 from instar.store import StoreError
 from instar.wire import ids
 from instar.wire.document import DocumentError
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.server")
 
 _UNFORESEEN: Final = "Unexpected server error. Check server logs for details."
-_SESSION: Final = re.compile(r"/api/session/(ses_[^/]+)")
+_SESSION: Final = late_pattern(r"/api/session/(ses_[^/]+)")
 
 Kind = Literal["Params", "Headers", "Query", "Body", "Payload"]
 

@@ -12,7 +12,6 @@ import ipaddress
 import logging
 import math
 import os
-import re
 import signal
 import socket
 import stat
@@ -31,6 +30,7 @@ from instar.server.connection import HttpConnection, Traced, mark_logs
 from instar.server.dispatch import LARGEST
 from instar.server.errors import refusal, reply
 from instar.server.instances import Instances
+from instar.wire.pattern import late_pattern
 from instar.wire.secret import Secret
 
 log = logging.getLogger("instar.server")
@@ -285,7 +285,7 @@ def _bound(path: Path) -> SocketFile:
 _CLOSE: Final = 1.5
 """Seconds that closing the runtimes may take; without turns to wait for, the whole end is over within two."""
 _READ: Final = ("GET", "HEAD", "OPTIONS")
-_NEEDED: Final = re.compile(
+_NEEDED: Final = late_pattern(
     r".*/(reply|reject|abort|interrupt)|/session/[^/]+/permissions/[^/]+|/log|/api/log|/acp"
 )
 """What a turn that runs may still need of its clients, and what ends it."""

@@ -1,10 +1,9 @@
 """The server that plugins use where instar runs none: on loopback, with a password of its own.
 
-A JavaScript plugin's `client` speaks HTTP (docs/plugins.md); the first request starts the server.
+A JavaScript plugin's `client` speaks HTTP (docs/guides/plugins-javascript.md); the first request starts the server.
 """
 
 import asyncio
-import secrets
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,9 @@ class OwnServer:
     """Listens at once; the server behind the address starts with the first connection. Make it in an event loop."""
 
     def __init__(self, runtime: "Runtime") -> None:
+        # Start-up time: most runtimes have no server of their own.
+        import secrets
+
         self._runtime = runtime
         self._password = secrets.token_urlsafe(24)
         self._socket = socket.create_server((_HOST, 0), backlog=64)

@@ -12,7 +12,6 @@ delayed.
 import asyncio
 import json
 import logging
-import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
@@ -37,6 +36,7 @@ from instar.runtime import Runtime
 from instar.server.connection import ABORT, CLOSE, left
 from instar.store import Stored
 from instar.wire import ids
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.server")
 
@@ -54,7 +54,7 @@ HEARTBEAT: Final = 10.0
 """Seconds between two heartbeats."""
 _AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 256 * 1024
-_ID: Final = re.compile(r"evt_[0-9A-Za-z]{1,60}")
+_ID: Final = late_pattern(r"evt_[0-9A-Za-z]{1,60}")
 _REMEMBERED: Final = 1000
 """Ids of stored events that were sent, so that one that is published meanwhile is not sent twice."""
 

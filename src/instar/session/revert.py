@@ -43,10 +43,11 @@ from instar.session.sessions import slug
 from instar.session.state import SessionState, now, part_of, place_of
 from instar.store import DropMessage, DropPart, PutMessage, PutPart, PutSession, PutValue, Write
 from instar.wire import ids
+from instar.wire.pattern import late_pattern
 
 LONGEST_DIFF: Final = 100_000
 """Characters of `Revert.diff`: it is in every ``session.updated`` until the session goes on."""
-_FORKED: Final = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
+_FORKED: Final = late_pattern(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
 
 
 class Point(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ never reads the database again: `SessionState.history` is what is stored.
 
 import asyncio
 import logging
-import secrets
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,7 +111,9 @@ class Sessions:
         self._project = project
         self._directory = directory
         self._open: WeakValueDictionary[str, SessionState] = WeakValueDictionary()
-        self._recent: dict[str, SessionState] = {}
+        self._recent: dict[str, tuple[SessionState, int]] = {}
+        """Sessions that stay in memory, used last at the end, with what each counted for when it was used."""
+        self._size = 0
         self._opening = asyncio.Lock()
         self.resumes = False
         """Whether a turn that another process left unfinished is gone on with; else it ends as interrupted."""
@@ -180,18 +182,21 @@ class Sessions:
         One that somebody still has stays the open one; who asks for another one later gets it read anew.
         """
         self._open[live.id] = live
-        self._recent.pop(live.id, None)
-        self._recent[live.id] = live
-        size = sum(map(_size, self._recent.values()))
-        for one in [one for one in self._recent.values() if one.is_plain][:-1]:
-            if size <= _KEPT:
-                break
-            size -= _size(one)
-            del self._recent[one.id]
+        self._let_go_of(live.id)
+        size = _STATE + len(live.history)
+        self._recent[live.id] = live, size
+        self._size += size
+        for one, _ in list(self._recent.values())[:-1] if self._size > _KEPT else ():
+            if self._size > _KEPT and one.is_plain:
+                self._let_go_of(one.id)
+
+    def _let_go_of(self, session_id: str) -> None:
+        _, size = self._recent.pop(session_id, (None, 0))
+        self._size -= size
 
     def _forget(self, session_id: str) -> None:
         self._open.pop(session_id, None)
-        self._recent.pop(session_id, None)
+        self._let_go_of(session_id)
 
     def known(self, session_id: str) -> SessionState | None:
         """Return a session that is open here, or None."""
@@ -231,7 +236,17 @@ class Sessions:
 
         What nobody awaits shares a transaction with what is saved next. Raises `StoreError`, then or now.
         """
+        for write in saving.writes:
+            if isinstance(write, PutPart):
+                self._note_saved(write.part.session_id, write.part.message_id)
+            elif isinstance(write, PutMessage):
+                self._note_saved(write.message.session_id, write.message.id)
         return self._store.commit(saving.writes, saving.events)
+
+    def _note_saved(self, session_id: str, message_id: str) -> None:
+        live = self._open.get(session_id)
+        if live is not None:
+            live.saved(message_id)
 
     def save_soon(self, saving: Saving) -> None:
         """Save it with the next transaction, without waiting; errors are logged."""
@@ -254,10 +269,12 @@ class Sessions:
         is then not in the history.
         """
         happened = [*before, message_updated(message), *map(part_updated, parts), *after]
-        known = live.find(message.id)
+        known = live.find_as_it_stands(message)
         found = known or WithParts(info=message, parts=[])
         if known is None:
             live.insert(found)
+        else:
+            live.saved(message.id)
         found.info = message
         found.parts.extend(parts)
         writes = [PutMessage(message), *(PutPart(part) for part in parts), *more]
@@ -299,6 +316,7 @@ class Sessions:
     async def drop_part(self, holder: WithParts, part: Part) -> None:
         """Delete a part of a message."""
         holder.parts.remove(part)
+        self._note_saved(part.session_id, part.message_id)
         gone = event.PartRemoved(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
         await self._store.commit([DropPart(part.id)], [make(gone)])
 
@@ -421,13 +439,10 @@ class Sessions:
         live.load(session, await self._store.messages(live.id), origins)
 
 
-def _size(live: SessionState) -> int:
-    return _STATE + len(live.history)
-
-
 def slug() -> str:
     """Return a readable handle for a session: adjective-noun."""
-    return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}"
+    one, other = os.urandom(2)
+    return f"{_ADJECTIVES[one % len(_ADJECTIVES)]}-{_NOUNS[other % len(_NOUNS)]}"
 
 
 def default_title(created: int, *, child: bool = False) -> str:

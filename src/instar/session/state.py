@@ -13,7 +13,7 @@ turn: a process holds a session while it adds to it or runs it, and has the leas
 
 import asyncio
 import time
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +22,7 @@ import msgspec
 from instar.api.session import NotFound
 from instar.event import Idle, SessionStatus
 from instar.limits.budget import CallLimits, Ceiling, tighter
-from instar.message import Origin, Session, User, WithParts
+from instar.message import Message, Origin, Session, User, WithParts
 from instar.store import Lease, PutOrigin
 
 if TYPE_CHECKING:
@@ -91,8 +91,10 @@ class SessionState:
 
     `history` is what is stored, in order. `system_prompts` are those that were composed, by key; `overrides` what
     was set in the session over the settings. `prefix` and `system` are the last request that this process made.
-    `root_id` is the session at the top of its tree, None when nobody looked yet. `turn` is the turn that runs, `beside`
-    a task that is cancelled with it, `abort` its own event: what still holds the last turn's goes on seeing that set.
+    `conversation` is what `instar.turn.context` keeps of it, `settled` how many messages, from the first on, were not
+    saved since. `root_id` is the session at the top of its tree, None when nobody looked yet. `turn` is the turn that
+    runs, `beside` a task that is cancelled with it, `abort` its own event: what still holds the last turn's goes on
+    seeing that set.
     `stale`: another process changed what is stored. `leaves`: this process ends, and another one goes on with the turn.
     `broken`: the last turn ended before its answer did, since the store failed, the lease was lost, or it `leaves`.
     `wanted`: something was added that no turn has looked at. `why`: why the turn was ended, where no person ended it.
@@ -106,6 +108,8 @@ class SessionState:
         self.overrides = Overrides()
         self.prefix: Prefix | None = None
         self.system: Sequence[str] | None = None
+        self.conversation: Any = None
+        self.settled = 0
         self.root_id: str | None = None
         self.deleted = False
         self.stale = self.broken = self.leaves = False
@@ -130,6 +134,19 @@ class SessionState:
         """Return the message with this id, looking from the newest back."""
         return next((message for message in reversed(self.history) if message.info.id == message_id), None)
 
+    def find_as_it_stands(self, message: Message) -> WithParts | None:
+        """Return the message with the id and time of `message`: a new one is not looked for among all."""
+        place = bisect_left(self.history, _order(message), key=_order_of)
+        found = self.history[place : place + 1]
+        return found[0] if found and found[0].info.id == message.id else None
+
+    def saved(self, message_id: str) -> None:
+        """Note that a message is saved anew: what requests hold of it, and of those after it, is made anew."""
+        for place in range(len(self.history) - 1, -1, -1):
+            if self.history[place].info.id == message_id:
+                self.settled = min(self.settled, place)
+                return
+
     def message(self, message_id: str) -> WithParts:
         """Return the message with this id. Raises `NotFound`."""
         return self.history[place_of(self.history, message_id)]
@@ -147,7 +164,7 @@ class SessionState:
 
     def insert(self, message: WithParts) -> None:
         """Put a new message into the history, where it is read in again: by its time, then its id."""
-        insort(self.history, message, key=lambda one: (one.info.time.created, one.info.id))
+        insort(self.history, message, key=_order_of)
 
     def end_time(self, created: int) -> int:
         """Return the time at which an answer ends, in ms: after each message that came while it was written.
@@ -313,6 +330,14 @@ class SessionState:
             return None
         lease, self._lease = self._lease, None
         return lease
+
+
+def _order(message: Message) -> tuple[int, str]:
+    return message.time.created, message.id
+
+
+def _order_of(message: WithParts) -> tuple[int, str]:
+    return _order(message.info)
 
 
 def place_of(history: Sequence[WithParts], message_id: str) -> int:

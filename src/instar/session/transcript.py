@@ -10,7 +10,6 @@ The law of what comes in:
 - no time lies in the future, in which the session would stand first for ever.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -35,8 +34,9 @@ from instar.message import (
     decode_part,
 )
 from instar.wire import Plain, decode
+from instar.wire.pattern import late_pattern
 
-_ID: Final = re.compile(r"(ses|msg|prt)_[0-9A-Za-z_-]{1,120}")
+_ID: Final = late_pattern(r"(ses|msg|prt)_[0-9A-Za-z_-]{1,120}")
 _LARGEST: Final = 2**53
 """The largest number of a session's columns: beyond it JavaScript counts no more."""
 _ENDED: Final = "Tool execution was interrupted: the session was exported while it ran."

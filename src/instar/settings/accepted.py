@@ -13,8 +13,6 @@ waited for or trusted. Content counts only when its hash says so.
 import contextlib
 import hashlib
 import os
-import re
-import shutil
 import stat
 import time
 import zlib
@@ -23,8 +21,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from instar.wire.document import open_regular
+from instar.wire.pattern import late_pattern
 
-_ID: Final = re.compile(rb"[0-9a-f]{40}\n")
+_ID: Final = late_pattern(rb"[0-9a-f]{40}\n")
 _FOLDER: Final = 0o40000
 _CONFIG: Final = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n[gc]\n\tauto = 0\n"
 """Objects stay as single files: this module reads no packs."""
@@ -247,6 +246,9 @@ def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     make_folder(path.parent)
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")
     if _is_folder(beside):
+        # Start-up time: nothing of ours makes such a folder.
+        import shutil
+
         shutil.rmtree(beside)
     beside.unlink(missing_ok=True)
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

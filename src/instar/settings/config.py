@@ -144,7 +144,7 @@ class ShieldConfig(msgspec.Struct, frozen=True):
     """The ``shield`` block: how children that are started for the model are held back.
 
     ``tighter`` is explained by `instar.settings.guarding`; the descriptions are those of the JSON Schema and of
-    docs/configuration.md.
+    docs/reference/guards.md.
     """
 
     level: Annotated[
@@ -184,7 +184,7 @@ class ShieldConfig(msgspec.Struct, frozen=True):
 
 
 class StorageConfig(msgspec.Struct, frozen=True):
-    """The ``storage`` block: what is kept of sessions when the machine fails (docs/reliability.md)."""
+    """The ``storage`` block: what is kept of sessions when the machine fails (docs/concepts/reliability.md)."""
 
     durability: Annotated[
         Literal["process", "power"],
@@ -202,7 +202,7 @@ class StorageConfig(msgspec.Struct, frozen=True):
 
 
 class McpServerConfig(msgspec.Struct, frozen=True):
-    """The ``mcp_server`` block: what other agents may at the server's ``/instar/mcp`` (docs/mcp.md)."""
+    """The ``mcp_server`` block: what other agents may at the server's ``/instar/mcp`` (docs/guides/mcp.md)."""
 
     answers: Annotated[
         bool,
@@ -319,7 +319,7 @@ class ProviderConfig(msgspec.Struct, frozen=True):
 class AgentConfig(msgspec.Struct, frozen=True):
     """An agent block; a key that it does not know is one of its `options`.
 
-    The descriptions are those of the JSON Schema and of docs/agents.md.
+    The descriptions are those of the JSON Schema and of docs/guides/agents.md.
     """
 
     description: Annotated[
@@ -405,7 +405,7 @@ class McpConfig(msgspec.Struct, frozen=True):
 class CommandConfig(msgspec.Struct, frozen=True):
     """A command block: `template` is the prompt that it becomes.
 
-    The descriptions are those of the JSON Schema and of docs/commands.md.
+    The descriptions are those of the JSON Schema and of docs/guides/commands.md.
     """
 
     template: Annotated[

@@ -4,7 +4,6 @@ import importlib.util
 import re
 import shlex
 import sys
-from importlib import metadata
 from pathlib import Path
 
 
@@ -13,6 +12,9 @@ def installing(extra: str) -> str:
 
     The packages are named, not the extra: instar itself may have come from a folder that is no index's.
     """
+    # Start-up time: the module costs 6 ms, and few runs lack a package.
+    from importlib import metadata
+
     mark = re.compile(rf"""extra == ["']{extra}["']""")
     wanted = [one.partition(";")[0].strip() for one in metadata.requires("instar") or () if mark.search(one)]
     if (Path(sys.prefix) / "pipx_metadata.json").exists():

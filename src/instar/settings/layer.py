@@ -4,7 +4,6 @@ defaults < global < project < environment < flags. Maps merge, lists replace; on
 rules of each event in ``hooks`` concatenate: a project's rules do not take the person's away.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
@@ -12,12 +11,13 @@ import msgspec
 
 from instar.settings.config import Path, dotted
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
 Scope = Literal["default", "global", "project", "environment", "flag"]
 
 _SCOPES: Final = ("default", "global", "project", "environment", "flag")
 _CONCATENATED: Final = ("plugin", "instructions")
-_REFERENCE: Final = re.compile(r"\{(env|file):([^{}]*)\}")
+_REFERENCE: Final = late_pattern(r"\{(env|file):([^{}]*)\}")
 
 
 class Layer(msgspec.Struct, frozen=True):

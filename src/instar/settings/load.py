@@ -16,7 +16,7 @@ not name the switch is another's, and is not looked at further.
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -53,7 +53,7 @@ _SELF_EVOLUTION: Final = "self_evolution"
 _IDLE: Final = "{} names self_evolution, and switches nothing on: write it as tools: {{self_evolution: true}}"
 
 
-class _Switch(NamedTuple):
+class _Switch(msgspec.Struct, frozen=True):
     """What the file says, in the form of the settings, and the keys that nobody reads, with line and column."""
 
     data: Plain
@@ -455,11 +455,10 @@ def _plugin_files(
         if folder in seen:
             continue
         seen.add(folder)
-        trusted = owner is None or trust.is_trusted(owner)
         places = [
             folder / name if owner is None else views[owner].served(folder / name) for name in PLUGIN_FOLDERS
         ]
         for code in sorted(path for place in places for kind in _PLUGIN_FILES for path in place.glob(kind)):
             if code.is_file() and not code.name.startswith(("_", ".")) and not is_bridge(code):
                 path = code if owner is None else views[owner].named(code)
-                yield PluginFile(path, owner or folder, trusted, code)
+                yield PluginFile(path, owner or folder, owner is None or trust.is_trusted(owner), code)

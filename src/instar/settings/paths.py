@@ -11,13 +11,15 @@ from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
+from instar.wire.pattern import late_pattern
+
 DATA_VARIABLE: Final = "INSTAR_DATA"
 DATABASE_VARIABLE: Final = "INSTAR_DATABASE"
 PASSWORDS: Final = ".pgpass"
 """The file in the home folder that PostgreSQL's clients read passwords from."""
 LOCAL: Final = "local"
 """The name of the database on instar's own server (``instar db start``)."""
-_PLAIN_SOCKETS: Final = re.compile(r"[\w./-]{1,85}", re.ASCII)
+_PLAIN_SOCKETS: Final = late_pattern(r"[\w./-]{1,85}", re.ASCII)
 """A folder that can hold a socket, whose whole path is at most 103 bytes long, and that a URL names as one."""
 
 

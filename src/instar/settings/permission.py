@@ -3,7 +3,7 @@
 The law, as in opencode: of all rules whose permission and pattern both match, the last one decides;
 where none matches, the answer is `ask`. One exception: in the map of a tool that a hook script defined,
 an exact pattern beats a wildcard whichever stands first, since people write ``"*"`` last there;
-`exact_over_wildcards` brings such a map into the order of the law (``docs/permissions.md``).
+`exact_over_wildcards` brings such a map into the order of the law (``docs/reference/permissions.md``).
 """
 
 import re

@@ -1,15 +1,14 @@
 """Plugin folders: what a person installed of Claude Code's plugins and of Agent Plugins, as they accepted it.
 
-A plugin folder brings commands, agents, skills, rules of hooks and MCP servers (`docs/plugin-folders.md`). Its files
-are kept as accepted content (`instar.settings.steering`) and laid out where children of the model may read them: the
+A plugin folder brings commands, agents, skills, rules of hooks and MCP servers (`docs/guides/plugin-folders.md`).
+Its files are kept as accepted content (`instar.settings.steering`) and laid out where children of the model may read
+them: the
 folder or repository that it came from is not looked at again until the person says so. Its rules and servers are
 layers of the settings below the person's own; `instar.definitions` reads the rest.
 """
 
 import contextlib
 import os
-import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, get_args
@@ -25,6 +24,7 @@ from instar.settings.steered import SteeringFile
 from instar.settings.steering import Steering
 from instar.wire import Plain
 from instar.wire.document import DocumentError, atomic_write, decoded, locked, parse_jsonc, read_bytes
+from instar.wire.pattern import late_pattern
 
 Files = Mapping[str, SteeringFile]
 """The files of a plugin by their paths in its folder."""
@@ -54,8 +54,8 @@ _FIELDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """What a server of an Agent Plugin may say; anything else makes it invalid."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_VARIABLE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_NAME: Final = re.compile(r"(?!.*(?:--|\.\.))[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?")
+_VARIABLE: Final = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
+_NAME: Final = late_pattern(r"(?!.*(?:--|\.\.))[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?")
 
 
 class PluginFolderError(Exception):
@@ -201,6 +201,9 @@ class PluginFolders:
 
     def remove(self, name: str) -> None:
         """Forget a plugin, its files and what it kept."""
+        # Start-up time: few starts remove one.
+        import shutil
+
         with self._changing() as noted:
             noted.pop(name, None)
         self._steering.forget(self._base(name))

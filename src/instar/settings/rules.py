@@ -7,7 +7,6 @@ The denials of a built-in agent hold whatever the configuration says of everybod
 ``agent.NAME.permission`` changes them; an untrusted folder's is judged against them.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,8 +15,9 @@ from instar.message import Rule
 from instar.settings.config import ConfigError, Path
 from instar.settings.permission import DEFAULTS, matches
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
-_FLAT: Final = re.compile(r"""([\w*?-]+)\s+(?:"([^"]*)"|'([^']*)')""")
+_FLAT: Final = late_pattern(r"""([\w*?-]+)\s+(?:"([^"]*)"|'([^']*)')""")
 
 
 def spread_flat(data: Plain, origin: str) -> Plain:

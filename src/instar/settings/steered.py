@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +24,7 @@ from instar.settings.paths import Paths
 from instar.wire import Plain
 from instar.wire.document import DocumentError, locate, open_regular, parse_jsonc
 from instar.wire.front_matter import front_matter
+from instar.wire.pattern import late_pattern
 
 SWITCH_FILE: Final = "config.yaml"
 """Settings of a file's name that others use too; it holds one switch."""
@@ -46,14 +46,14 @@ _PACKAGES: Final = "node_modules"
 _UNREAD: Final = (".git", "__pycache__")
 _SCRIPTS: Final = (".ts", ".tsx", ".js", ".mjs", ".cjs", ".mts", ".cts", ".jsx")
 _PROGRAMS: Final = (*_SCRIPTS, ".py", ".sh", ".bash", ".rb", ".pl")
-_IMPORT: Final = re.compile(
+_IMPORT: Final = late_pattern(
     r"""(?:\bfrom|\bimport|\brequire|\bimport\s*\(|\brequire\s*\()\s*["']([^"'\n]+)["']"""
 )
 _FREE: Final = ("name", "description", "color", "hidden", "mode", "license", "compatibility", "metadata")
 """Fields of a definition's front matter that grant nothing."""
-_BODY: Final = re.compile(r"!`|@(?:[/~]|[^\s`]*\.\.)")
+_BODY: Final = late_pattern(r"!`|@(?:[/~]|[^\s`]*\.\.)")
 """What in a command's text runs something, or reads outside of the folder."""
-_RUNS: Final = re.compile(
+_RUNS: Final = late_pattern(
     r"python[\d.]*|pypy[\d.]*|bash|sh|zsh|dash|ksh|fish|node|deno|bun|bunx|tsx|ts-node|npx|uv|uvx|ruby|perl|php|lua"
     r"|Rscript|source|\.|exec|env|time|timeout|nice|nohup|command"
 )

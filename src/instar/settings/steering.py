@@ -15,7 +15,6 @@ import difflib
 import hashlib
 import os
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -140,6 +139,9 @@ class Steering:
 
     def forget(self, base: Path) -> None:
         """Let nothing be accepted for `base` any more."""
+        # Start-up time, here and below: few starts change what is accepted.
+        import shutil
+
         self._content.drop(_key(base))
         shutil.rmtree(self._paths.accepted / _key(base), ignore_errors=True)
 
@@ -188,6 +190,8 @@ class Steering:
 
     def _lay_out(self, folder: Path, commit: str) -> None:
         """Put a commit's files into the folder that children may read; older ones but the last go."""
+        import shutil
+
         place = self._paths.accepted / _key(folder)
         beside = place / f".{commit}.{os.getpid()}"
         shutil.rmtree(beside, ignore_errors=True)

@@ -63,7 +63,7 @@ class Trust:
         self._tell = tell
         self._file = paths.trust_file
         self._all = environment.get(VARIABLE, "") == "all"
-        self._worktrees = paths.worktrees
+        self._worktrees = paths.worktrees.resolve()
         self._homes = [home.resolve() for home in paths.config_homes]
         self._paths = paths
         self.steering = Steering(paths)
@@ -88,7 +88,7 @@ class Trust:
             listed = set(self.list())
         except TrustError:
             return False
-        return any(
+        return bool(listed) and any(
             path in listed for place in self._same(real) for path in (place, *_above_in_worktree(place))
         )
 
@@ -204,7 +204,7 @@ class Trust:
 
     def _same(self, real: Path) -> Iterable[Path]:
         """The folder and, if it lies in a worktree that instar made, the same folder of the main worktree."""
-        ours = _origin(real) if real.is_relative_to(self._worktrees.resolve()) else None
+        ours = _origin(real) if real.is_relative_to(self._worktrees) else None
         return [real] if ours is None else [real, ours]
 
     @contextlib.contextmanager

@@ -5,7 +5,6 @@ A lease of a process of this machine that has died is taken over at once; any ot
 
 import os
 import platform
-import secrets
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +14,7 @@ from instar.store import Lease
 from instar.store.database import Row
 from instar.store.store import Store, database_at
 
-_NONCE = secrets.token_hex(4)
+_NONCE = os.urandom(4).hex()
 
 
 class SessionBusy(Exception):

@@ -172,7 +172,6 @@ class Store:
         Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
         published, and leaves no row. Sessions that have it as their parent are the caller's to delete.
         """
-        self.check()
         try:
             encoded = encode_commit(writes, events, _now(), self._leases, self._place)
             if session_id in self._leases:
@@ -283,7 +282,6 @@ class Store:
 
     async def swap_value(self, plugin: str, key: str, before: Any, value: Any) -> bool:
         """Set a plugin's value for a key if it still is `before` (None: there is none); return whether it was."""
-        self.check()
         swapped: bool = await self._writer.submit(partial(swap_value, plugin, key, before, value))
         return swapped
 
@@ -308,7 +306,6 @@ class Store:
         It is given what is booked for each of `shares`, and what is kept for the calls of all processes that run now,
         in one transaction: of two that ask at once the second sees what the first was given.
         """
-        self.check()
         forbids: T | None = await self._writer.submit(
             partial(_reserve, reserved, shares, decide, self.lease_ms)
         )
@@ -334,7 +331,6 @@ class Store:
         before it is given another, also when the session is free by then. Until `release` each commit that changes
         the session fails with `LeaseLost` once another one had it, also when this one has not heard of it.
         """
-        self.check()
         now = _now()
         wanted = {"session_id": session_id, "owner": owner, "expires": now + ttl, "now": now}
         found = await self._write("take_lease", wanted)

@@ -10,7 +10,6 @@ import base64
 import contextlib
 import logging
 import os
-import secrets
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -79,7 +78,7 @@ class SharedTrust:
 
         def put(connection: SqlConnection) -> None:
             connection.run("drop_trust", (folder, order.kind))
-            connection.run("put_trust", (secrets.token_hex(8), folder, order.kind, value))
+            connection.run("put_trust", (os.urandom(8).hex(), folder, order.kind, value))
 
         try:
             if len(value) > _LARGEST:

@@ -26,7 +26,7 @@ Work = Callable[[SqlConnection], Any]
 """What to do with the connection, once or (undone in between) twice; its result is the caller's."""
 
 _GROUP: Final = 256
-"""At most so many commits share one transaction."""
+"""So many commits are enough for one transaction."""
 _LINGER: Final = 0.02
 """Seconds for which what is only passed on to other processes waits for more, or for a commit."""
 _READERS: Final = 2
@@ -59,7 +59,9 @@ class Writer:
         self._database = database
         self._publish = publish
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
+        self._submitted: list[_Job] = []
+        """What the thread is handed when the event loop comes round: it is woken once for all of it."""
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
@@ -76,7 +78,8 @@ class Writer:
         Nobody is refused: a turn that ends while the store is closed says so still.
         """
         if (self._under_way or pass_on) and not self._closing:
-            self._submit(_Job(pass_on, self._loop.create_future(), (event,), kept=False, asks=True))
+            asks = pass_on is not None
+            self._submit(_Job(pass_on, self._loop.create_future(), (event,), kept=False, asks=asks))
         else:
             self._announce(event)
 
@@ -95,7 +98,14 @@ class Writer:
 
     def _submit(self, job: _Job) -> None:
         self._under_way += 1
-        self._queue.put(job)
+        if not self._submitted:
+            self._loop.call_soon(self._hand_over)
+        self._submitted.append(job)
+
+    def _hand_over(self) -> None:
+        if self._submitted:
+            self._queue.put(self._submitted)
+            self._submitted = []
 
     async def settled(self) -> None:
         """Return once all that was submitted has been done, or has failed, and is announced."""
@@ -106,6 +116,7 @@ class Writer:
         """Finish what was submitted, then close the connection."""
         if not self._closing:
             self._closing = True
+            self._hand_over()
             self._queue.put(None)
         await asyncio.shield(self._ended)
 
@@ -126,18 +137,18 @@ class Writer:
         self._tell(_resolve, self._ended, None)
 
     def _next(self) -> tuple[list[_Job], bool]:
-        """Wait for a job and take those that wait behind it; False when the end was asked for."""
+        """Wait for jobs and take those that wait behind them; False when the end was asked for."""
         jobs: list[_Job] = []
-        job = self._queue.get()
+        handed = self._queue.get()
         patience = time.monotonic() + _LINGER
         try:
-            while job is not None:
-                jobs.append(job)
-                if len(jobs) == _GROUP:
+            while handed is not None:
+                jobs += handed
+                if len(jobs) >= _GROUP:
                     return jobs, True
-                if job.kept or job.work is None:
+                if any(job.kept or job.work is None for job in handed):
                     patience = 0.0
-                job = self._queue.get(timeout=max(0.0, patience - time.monotonic()))
+                handed = self._queue.get(timeout=max(0.0, patience - time.monotonic()))
         except Empty:
             return jobs, True
         return jobs, False
@@ -256,7 +267,7 @@ def _perform(connection: SqlConnection, jobs: list[_Job], database: SqlDatabase)
     A savepoint around each job would do the same, at the price of two statements for every job that
     does not fail.
     """
-    failure = _transaction(connection, jobs)
+    failure = _transaction(connection, jobs, database)
     if failure is None:
         return
     if len(jobs) > 1 and not database.is_locked(failure):
@@ -267,8 +278,11 @@ def _perform(connection: SqlConnection, jobs: list[_Job], database: SqlDatabase)
         job.failure = database.explain(failure)
 
 
-def _transaction(connection: SqlConnection, jobs: list[_Job]) -> Exception | None:
-    """Do the jobs and commit; or undo them all and return what went wrong."""
+def _transaction(connection: SqlConnection, jobs: list[_Job], database: SqlDatabase) -> Exception | None:
+    """Do the jobs and commit; or undo them all and return what went wrong.
+
+    Whether what is saved would be lost is asked last, for all of them.
+    """
     if not [job for job in jobs if job.work]:
         return None
     try:
@@ -278,6 +292,7 @@ def _transaction(connection: SqlConnection, jobs: list[_Job]) -> Exception | Non
         for job in jobs:
             if job.asks:
                 job.result = job.result()
+        database.check()
         connection.execute("COMMIT")
     except Exception as error:  # the writer outlives whatever happens, the callers get it
         if connection.in_transaction:

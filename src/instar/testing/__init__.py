@@ -1,4 +1,4 @@
-"""The kit for tests of plugins, tools and hook scripts, ours and yours: docs/testing.md.
+"""The kit for tests of plugins, tools and hook scripts, ours and yours: docs/guides/testing.md.
 
 `Machine` is a person's home, project and scripted model in one folder. `RuntimeUnderTest` is a real runtime on it, with
 all that it published. `FakeClock` is a time that a test moves. The room may import all rooms but the doors.

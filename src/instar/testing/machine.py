@@ -71,11 +71,11 @@ class Machine:
         await self.close()
 
     def says(self, script: str) -> None:
-        """Write what the scripted model answers (docs/scripted.md); common indentation is taken off."""
+        """Write what the scripted model answers (docs/reference/scripted.md); common indentation is taken off."""
         self.script.write_text(textwrap.dedent(script), "utf-8")
 
     def requests(self, purpose: str = "turn") -> list[dict[str, Any]]:
-        """Return what the model was sent, call by call: `system`, `messages`, `tools` (docs/scripted.md).
+        """Return what the model was sent, call by call: `system`, `messages`, `tools` (docs/reference/scripted.md).
 
         `purpose` is ``turn``, ``title``, ``compaction`` or ``generate``.
         """
@@ -107,7 +107,7 @@ class Machine:
         return self.folder
 
     def workspace(self, files: Mapping[str, str]) -> Path:
-        """Make a workspace of the plugin evolve (docs/evolve.md), switch it on, and return its folder.
+        """Make a workspace of the plugin evolve (docs/concepts/evolve.md), switch it on, and return its folder.
 
         `files` are texts by name; those in ``hooks/`` and ``tests/`` can be run.
         """

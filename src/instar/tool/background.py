@@ -5,15 +5,15 @@ They belong to the session: they end when it is deleted and when the runtime end
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, Processes
 from instar.tool import bash, description, files, parameters
-from instar.tool.shell.programs import OPTIONS, Options
 from instar.wire import Plain
 
 MOST: Final = 8
@@ -47,7 +47,9 @@ PARAMETERS: Final[Plain] = parameters(
 )
 
 
-def permissions(args: Plain, ctx: ToolContext, options: Options = OPTIONS) -> Sequence[Ask]:
+def permissions(
+    args: Plain, ctx: ToolContext, options: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Sequence[Ask]:
     """Return what a call needs: starting is `bash`; looking after what was started needs nothing."""
     starts = args["action"] == "start" and args.get("command")
     return bash.permissions(args, ctx, options) if starts else []

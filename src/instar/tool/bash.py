@@ -2,15 +2,14 @@
 
 import asyncio
 import os
-import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, ProcessError
-from instar.tool import command, description, files, parameters
-from instar.tool.shell.programs import OPTIONS, Options
+from instar.tool import description, files, parameters
 from instar.wire import Plain
 
 DEFAULT_TIMEOUT: Final = 120_000
@@ -42,18 +41,27 @@ PARAMETERS: Final[Plain] = parameters(
 )
 
 
-def permissions(args: Plain, ctx: ToolContext, options: Options = OPTIONS) -> list[Ask]:
+def permissions(
+    args: Plain, ctx: ToolContext, options: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[Ask]:
     """Return what this command needs: `bash` for each simple command in it, and leave for places outside.
 
-    `options` are those that stand before a subcommand. Raises `ToolFailure` for a command that no
+    `options` are those of the setting ``permission_options``. Raises `ToolFailure` for a command that no
     shell can be given, or that names a loop of symlinks.
     """
+    # Start-up time, here and below: many turns run no command.
+    import shutil
+
+    from instar.tool.command import judge
+    from instar.tool.shell.programs import with_options
+
     text = args["command"]
     if "\0" in text:
         raise ToolFailure("The command holds a NUL character, with which nothing can be started.")
     cwd = files.locate(args.get("workdir") or ".", ctx)
     environment = {name: os.environ[name] for name in SETTLED if name in os.environ}
-    judged = command.judge(text, cwd, environment, bash=shutil.which("bash") is not None, options=options)
+    bash, table = shutil.which("bash") is not None, with_options(options)
+    judged = judge(text, cwd, environment, bash=bash, options=table)
     about = {"command": text, "workdir": str(cwd)}
     asks = files.outside_all([cwd, *judged.places], ctx)
     if judged.unknown:
@@ -91,6 +99,8 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
 
 def argv(command: str, env: Mapping[str, str]) -> list[str]:
     """Return how a command is started: by bash where there is one."""
+    import shutil
+
     return [shutil.which("bash", path=env.get("PATH", os.defpath)) or "/bin/sh", "-c", command]
 
 

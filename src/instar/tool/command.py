@@ -58,6 +58,7 @@ from instar.tool.shell.word import (
     unquoted,
     written,
 )
+from instar.wire.pattern import late_pattern
 
 MAX_FOLDERS: Final = 16
 """Folders that a command may run in that are told apart."""
@@ -84,12 +85,12 @@ _LISTING: Final = listed("""
     """)
 """Programs that print what is in the folder, or nothing that is a path."""
 _READING: Final = frozenset(["<", "<&"])
-_GLOB: Final = re.compile(r"[*?\[]")
-_ATTACHED: Final = re.compile(r"-(?![dFt]/$)[A-Za-z](?=[/~@]|\.\.(?:/|$))")
-_DEVICES: Final = re.compile(
+_GLOB: Final = late_pattern(r"[*?\[]")
+_ATTACHED: Final = late_pattern(r"-(?![dFt]/$)[A-Za-z](?=[/~@]|\.\.(?:/|$))")
+_DEVICES: Final = late_pattern(
     r"/dev/(?:null|zero|full|u?random|stdin|stdout|stderr|tty|fd/\d+)|/proc/self/fd/\d+"
 )
-_DOTS: Final = re.compile(r"^\.{1,2}(?:/|$)|(?:^|/)\.{1,2}$")
+_DOTS: Final = late_pattern(r"^\.{1,2}(?:/|$)|(?:^|/)\.{1,2}$")
 """Where braces may put two dots together."""
 _LONGEST: Final = 4096
 
@@ -309,7 +310,7 @@ def judge(
     return JudgedCommand(
         known,
         # In doubt it may be another command the next time.
-        [] if doubt or any(map(_WILD, script.written)) else list(dict.fromkeys(script.written)),
+        [] if doubt or any(map(_WILD.search, script.written)) else list(dict.fromkeys(script.written)),
         list(dict.fromkeys(script.places)),
         list(dict.fromkeys(script.unknown)),
         possible,
@@ -317,8 +318,8 @@ def judge(
     )
 
 
-_CUTS: Final = re.compile(r"[;&|()\n`{}'\"]+")
-_FRONT: Final = re.compile(
+_CUTS: Final = late_pattern(r"[;&|()\n`{}'\"]+")
+_FRONT: Final = late_pattern(
     r"^(?:(?:\d?[<>]{1,2} ?[^ <>]+|[A-Za-z_]\w*=[^ ]*|!|if|then|elif|else|do|while|until|time|coproc) )+"
 )
 """What may stand in front of a command's name."""
@@ -422,7 +423,7 @@ class _Script:
         self.doubt = self.doubt or inner.doubt or not one.sure
 
 
-_GLOBS: Final = re.compile(r"[*?]+|\[[^\]]*\]")
+_GLOBS: Final = late_pattern(r"[*?]+|\[[^\]]*\]")
 """Patterns of file names in a word."""
 
 
@@ -463,5 +464,5 @@ def _shape(word: Word) -> str:
     return "".join(piece.text if piece.kind == "text" else "$" for piece in word.pieces)
 
 
-_WILD: Final = re.compile(r"[*?\\]").search
+_WILD: Final = late_pattern(r"[*?\\]")
 """What makes of a text a rule that matches others too."""

@@ -1,13 +1,13 @@
 """The `glob` tool: finds files by name."""
 
 import os
-import re
 from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import description, files, parameters, search
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
 PARAMETERS: Final[Plain] = parameters(
     {"pattern": {"type": "string", "minLength": 1, "description": "The glob that the files' paths must fit"}},
@@ -66,4 +66,4 @@ def truncation_note(found: search.SearchResult, shown: int) -> list[str]:
 
 TOOL: Final = Tool(description("glob"), PARAMETERS, execute, permissions, idempotent=True)
 
-_WILD: Final = re.compile(r"[*?\[{\\]")
+_WILD: Final = late_pattern(r"[*?\[{\\]")

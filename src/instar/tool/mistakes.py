@@ -23,21 +23,22 @@ from referencing import Registry, Specification
 from referencing.exceptions import Unresolvable
 
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
 MAX_SEARCH_STEPS: Final = 20_000_000
 """Steps that a search may take at worst: some tenths of a second."""
 
-_REGEX_TOKEN: Final = re.compile(
+_REGEX_TOKEN: Final = late_pattern(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<open>\((?:\?(?:[a-zA-Z-]*:|P<\w+>|<?[=!]|>|))?)|(?P<count>[*+]|\{\d*,?\d*\})|(?P<sign>[)|?])",
     re.DOTALL,
 )
-_REPEATABLE: Final = re.compile(
+_REPEATABLE: Final = late_pattern(
     r"(?:\\(?P<escaped>[^\w\s])|(?P<sign>[^\w\s\\()\[\]|*+?{}.^$]))(?:\[(?P<set>[\w-]*)\]|\\[wd]|\w)(?:[*+]|\{\d*,?\d*\})?"
 )
 """A group that begins with a sign and goes on without it: however often it is repeated, it fits in one way."""
 
 
-_VERBOSE: Final = re.compile(r"\(\?(?:#|[a-zA-Z]*x)")
+_VERBOSE: Final = late_pattern(r"\(\?(?:#|[a-zA-Z]*x)")
 """A comment, or the flag that lets blanks and comments stand anywhere: what a repeat belongs to is hidden."""
 
 

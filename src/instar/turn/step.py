@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Literal
@@ -427,6 +426,9 @@ def _gives_up(instance: Instance, turn: Turn, attempt: int) -> bool:
 
 
 async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: int) -> None:
+    # Start-up time: most calls succeed.
+    import random
+
     chance = 1 + 0.25 * random.random()  # noqa: S311 - spreads retries, guards nothing
     delay = min(_FIRST_WAIT * 2 ** min(attempt - 1, RETRIES) * chance, _LONGEST_WAIT)
     message, most = str(error), instance.config.provider_retry_wait_seconds
@@ -517,19 +519,18 @@ def lost_calls(instance: Instance, turn: Turn) -> tuple[WithParts, list[ToolPart
     holder = next(answers, None)
     if holder is None or _answer(holder).error is not None:
         return None
-    tools = available(instance, turn)
-    lost = [part for part in holder.parts if isinstance(part, ToolPart) and _is_lost(part, tools)]
+    lost = [part for part in holder.parts if isinstance(part, ToolPart) and _is_lost(part)]
+    tools = available(instance, turn) if lost else {}
+    lost = [part for part in lost if _is_idempotent(part, tools)]
     return (holder, lost) if lost else None
 
 
-def _is_lost(part: ToolPart, tools: Mapping[str, Tool]) -> bool:
+def _is_lost(part: ToolPart) -> bool:
     state = part.state
-    if (
-        not isinstance(state, ToolError)
-        or state.error != INTERRUPTED
-        or "began" not in (state.metadata or {})
-    ):
-        return False
+    return isinstance(state, ToolError) and state.error == INTERRUPTED and "began" in (state.metadata or {})
+
+
+def _is_idempotent(part: ToolPart, tools: Mapping[str, Tool]) -> bool:
     return any(tool.idempotent and part.tool in (name, *tool.aliases) for name, tool in tools.items())
 
 

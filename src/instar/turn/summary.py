@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 from typing import Final
 
 import msgspec
@@ -42,6 +41,7 @@ from instar.turn.context import Turn, finish_request
 from instar.turn.model_call import CallMeter, metered
 from instar.turn.step import AnswerWriter
 from instar.wire import ids
+from instar.wire.pattern import late_pattern
 
 log = logging.getLogger("instar.compaction")
 
@@ -62,7 +62,7 @@ LONGEST_RESULT: Final = 2_000
 """Characters of one tool result, of a call's arguments and of a text that no person wrote."""
 _MARK: Final = 100
 """Room for the sentence that says what was left out."""
-_LINE_END: Final = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+_LINE_END: Final = late_pattern("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
 class SummaryPlan(msgspec.Struct, frozen=True):

@@ -8,18 +8,19 @@ import json
 import os
 import re
 import stat
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
-_TOKEN: Final = re.compile(
+from instar.wire.pattern import late_pattern
+
+_TOKEN: Final = late_pattern(
     r'(?P<string>"(?:[^"\\\n]|\\.)*"?)|(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)|(?P<open>/\*)|(?P<comma>,)'
     r"|(?P<close>[\]}])|(?P<space>\s+)|(?P<other>[^\s\"/,\]}]+|/)",
     re.DOTALL,
 )
-_SPACE: Final = re.compile(r"\s*")
+_SPACE: Final = late_pattern(r"\s*")
 _TOO_DEEP: Final = "expected fewer levels of brackets, found too many"
 _EXPECTED: Final = {
     "Expecting property name enclosed in double quotes": "a key in double quotes",
@@ -223,6 +224,9 @@ def atomic_write(path: Path, data: bytes, mode: int | None = None) -> None:
     Writes beside it, syncs, and renames. `mode` are the new permission bits; without it those of the
     file that is there, else 0o644 less the umask. A symbolic link is followed. Raises `OSError`.
     """
+    # Start-up time: a turn replaces no file.
+    import tempfile
+
     path = path.resolve()
     if mode is None:
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from instar.wire import Plain
 from instar.wire.document import DocumentError
+from instar.wire.pattern import late_pattern
 
 LONGEST: Final = 64 * 1024
 """Characters of a front matter."""
@@ -22,10 +23,10 @@ DEEPEST: Final = 16
 Place = tuple[str | int, ...]
 """Where a value stands: keys and list indexes from the top."""
 
-_FENCE: Final = re.compile(r"---[ \t]*")
-_NUMBER: Final = re.compile(r"[-+]?(\d+|\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?")
+_FENCE: Final = late_pattern(r"---[ \t]*")
+_NUMBER: Final = late_pattern(r"[-+]?(\d+|\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?")
 _WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
-_LINE: Final = re.compile(r"([A-Za-z_][\w-]*)([ \t]*:[ \t]+)(.*:.*)")
+_LINE: Final = late_pattern(r"([A-Za-z_][\w-]*)([ \t]*:[ \t]+)(.*:.*)")
 _OPENERS: Final = tuple("\"'|>[{&*!%@`")
 
 

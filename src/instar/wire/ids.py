@@ -6,7 +6,6 @@ NOT of that number, so that the newest session sorts first.
 """
 
 import os
-import secrets
 import threading
 import time
 from typing import Annotated, Final
@@ -51,7 +50,7 @@ def new(prefix: str, *, now: int | None = None) -> str:
         time_now = now if now is not None else time.time_ns() // 1_000_000
         _last = stamp = max(time_now * 4096, _last + 1)
         if len(_random) < _TAIL:
-            _random = secrets.token_bytes(_AT_ONCE)
+            _random = os.urandom(_AT_ONCE)
         drawn, _random = _random[:_TAIL], _random[_TAIL:]
     if prefix == "ses":
         stamp = ~stamp

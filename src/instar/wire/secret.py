@@ -4,15 +4,17 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from instar.wire.pattern import late_pattern
+
 MASK: Final = "***"
 _SHORTEST = 6
 _MAPS: Final = ("headers", "environment")
 """Maps whose values may be keys, whatever they are called."""
-_USERINFO: Final = re.compile(r"://[^/@\s]*@")
+_USERINFO: Final = late_pattern(r"://[^/@\s]*@")
 """The name and password in an address."""
-_QUERY: Final = re.compile(r"(?<=[?&])([\w.-]+)=([^&#\s]+)")
+_QUERY: Final = late_pattern(r"(?<=[?&])([\w.-]+)=([^&#\s]+)")
 """A field of an address's query."""
-_WORD: Final = re.compile(r"(-{1,2}[\w-]+=|[\w-]+: *)(.+)", re.ASCII)
+_WORD: Final = late_pattern(r"(-{1,2}[\w-]+=|[\w-]+: *)(.+)", re.ASCII)
 """A word of a command that holds a value: ``--token=…``, or a header as ``--header`` takes it."""
 
 

@@ -1,8 +1,8 @@
 """The siege: `python -m tests.campaign.siege [--only TEXT] [--seed N]`.
 
 A hostile model, a hostile repository, a web page and another user of the machine try what they can; each case has a
-canary that shows whether it got through. docs/security.md has the table. What is played needs Linux; a level that this
-machine does not have is said and left out, and so is what only root can try.
+canary that shows whether it got through. docs/reference/siege.md has the table. What is played needs Linux; a
+level that this machine does not have is said and left out, and so is what only root can try.
 """
 
 import argparse

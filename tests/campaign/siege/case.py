@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 HELD = "held"
 POSSIBLE = "possible"
-"""What docs/sandbox.md says is not held: that it stays so is looked at too, or the page says less than is true."""
+"""What confinement.md says is not held: that it stays so is looked at too, or the page says less than is true."""
 
 
 class Case(NamedTuple):
@@ -42,7 +42,9 @@ def judged(case: Case, got_through: str) -> Ended:
     """Return how a case ended by what got past a guard, which is empty where nothing did."""
     if case.expect == HELD:
         return Ended(case, got_through)
-    return Ended(case, "" if got_through else "it is held, and docs/sandbox.md says that it is possible")
+    return Ended(
+        case, "" if got_through else "it is held, and docs/reference/confinement.md says that it is possible"
+    )
 
 
 def product(who: str, doors: Sequence[str], levels: Sequence[str], names: Sequence[str]) -> list[Case]:
@@ -71,7 +73,7 @@ def batches(cases: Sequence[Case], size: int) -> list[list[Case]]:
 
 
 def table(cases: Sequence[Case], wrong: Mapping[Case, str] | None = None) -> list[str]:
-    """Return the rows of the table in docs/security.md; `wrong` are those that did not end as they must."""
+    """Return the rows of the table in docs/reference/siege.md; `wrong` are those that did not end as they must."""
     lines = ["| who | door | level | cases | held | possible |", "|---|---|---|---|---|---|"]
     rows: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:

@@ -1,4 +1,4 @@
-"""Command and http rules with real processes and real connections, down to the rows of docs/hooks.md's table."""
+"""Command and http rules with real processes and real connections, down to the rows of hooks.md's table."""
 
 import asyncio
 import stat

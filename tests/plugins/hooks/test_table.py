@@ -1,4 +1,4 @@
-"""docs/hooks.md's table of failures, row by row: event by evaluator by failure."""
+"""docs/reference/hooks.md's table of failures, row by row: event by evaluator by failure."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from instar.plugins.hooks.outcome import RuleOutcome, read_verdict, settle, unde
 from instar.plugins.hooks.payload import NAMES
 from instar.plugins.hooks.rule import EVENTS, HookRule, on_error
 
-PAGE = Path(__file__).parents[3] / "docs" / "hooks.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "hooks.md"
 GATES = {"PreToolUse", "PermissionRequest", "UserPromptSubmit", "Evolve"}
 WRONG = b'{"decision": 5}'
 

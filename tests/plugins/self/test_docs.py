@@ -1,4 +1,4 @@
-"""The tree in docs/self.md is the one that a runtime has. ``python tests/plugins/self/test_docs.py`` writes it."""
+"""The tree in self.md is the one that a runtime has. ``python tests/plugins/self/test_docs.py`` writes it."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from instar.plugin import Branch, Method, Node, Value
 from instar.plugins.self.tree import SelfTree
 from instar.runtime import Options, Runtime
 
-PAGE = Path(__file__).parents[3] / "docs" / "self.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "self.md"
 BEGIN, END = "<!-- begin: python tests/plugins/self/test_docs.py -->\n", "<!-- end -->\n"
 HOOKS: Final = {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}
 """A rule, so that the branch of hooks is there."""

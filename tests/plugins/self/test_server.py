@@ -285,7 +285,7 @@ async def test_what_was_done_in_a_session_is_counted_and_forgotten_with_it(house
 
 @pytest.mark.slow
 async def test_the_example_of_a_plugin_s_view_can_be_looked_at_set_and_called(house: Machine) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "plugin-api.md").read_text("utf-8")
     shown = r"^```python file=\.instar/plugins/shelf\.py\n(.*?)^```$"
     (source,) = re.findall(shown, text, re.MULTILINE | re.DOTALL)
     house.plugin(source, "shelf")

@@ -21,10 +21,10 @@ from instar.settings.install import installing
 )
 @door
 async def command(context: Context, url: str | None, agent: str | None) -> None:
-    """Let an editor talk with the agent: the Agent Client Protocol on stdin and stdout (docs/editors.md)."""
+    """Let an editor talk with the agent: the Agent Client Protocol on stdin and stdout (instar docs editors)."""
     if sys.stdin.isatty():
         raise Failure(
-            "an editor starts instar acp and talks with it (docs/editors.md); for yourself: instar chat"
+            "an editor starts instar acp and talks with it (instar docs editors); for yourself: instar chat"
         )
     try:
         # An extra: only this command needs it.

@@ -1,6 +1,5 @@
 """Between instar's words and the protocol's: prompts, tool calls, changes of files, lists of things to do."""
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from instar.message import (
     ToolPart,
 )
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
 Update = helpers.SessionUpdate | schema.UsageUpdate | schema.ConfigOptionUpdate
 McpServer = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
@@ -45,7 +45,7 @@ _STATUS: Final[Mapping[str, schema.ToolCallStatus]] = MappingProxyType(
 _PLAN: Final[Mapping[str, schema.PlanEntryStatus]] = MappingProxyType(
     {"in_progress": "in_progress", "completed": "completed", "cancelled": "completed"}
 )
-_HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK: Final = late_pattern(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _LONGEST: Final = 50_000
 """Characters of a text in a tool call."""
 

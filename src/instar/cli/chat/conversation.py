@@ -1,7 +1,6 @@
 """One session in a chat: what is sent to it, what is shown of it, and what it asks."""
 
 import asyncio
-import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -51,10 +50,11 @@ from instar.message import (
     WithParts,
 )
 from instar.wire import Plain
+from instar.wire.pattern import late_pattern
 
 REFUSALS: Final = (ApiError, Busy, Invalid, NotFound, Unreachable)
 """What the client raises."""
-_ORDER: Final = re.compile(r"/[a-z][\w-]*")
+_ORDER: Final = late_pattern(r"/[a-z][\w-]*")
 """What is meant as an order, and not as a path."""
 _SHOWN: Final = 20
 """Last messages of a session that is gone on with."""

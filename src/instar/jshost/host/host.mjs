@@ -1,4 +1,4 @@
-// The JavaScript host: the child in which instar runs plugins that are written for opencode (docs/plugin-protocol.md).
+// The JavaScript host: the child in which instar runs plugins that are written for opencode (docs/reference/plugin-protocol.md).
 
 import { AsyncLocalStorage } from "node:async_hooks"
 import { Readable } from "node:stream"

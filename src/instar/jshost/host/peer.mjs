@@ -1,4 +1,4 @@
-// One end of JSON-RPC 2.0 in frames: four bytes of length, big-endian, then that many bytes of JSON (docs/plugin-protocol.md).
+// One end of JSON-RPC 2.0 in frames: four bytes of length, big-endian, then that many bytes of JSON (docs/reference/plugin-protocol.md).
 
 const HEAD = 4
 const MOST = 256 * 1024 * 1024

@@ -1,6 +1,6 @@
 """Hook points that opencode has not, made from its events: of one session in order, of several side by side.
 
-``docs/opencode.md`` has the table. What is made from an event comes after the fact: a handler cannot hold it up.
+``docs/guides/opencode.md`` has the table. What is made from an event comes after the fact: a handler cannot hold it up.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""opencode's hooks, put to the plugins as instar's hook points; ``docs/opencode.md`` has the table."""
+"""opencode's hooks, put to the plugins as instar's hook points; ``docs/guides/opencode.md`` has the table."""
 
 import logging
 from collections.abc import Sequence

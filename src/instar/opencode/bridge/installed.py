@@ -12,10 +12,11 @@ import msgspec
 
 from instar.settings.builtin_plugins import BRIDGE, BRIDGE_MARK
 from instar.wire.document import atomic_write
+from instar.wire.pattern import late_pattern
 
 _HALF: Final = Path(__file__).parent / "opencode.mjs"
-_FIRST: Final = re.compile(rf"{BRIDGE_MARK} \(sha256 ([0-9a-f]{{64}})\)")
-_MADE: Final = re.compile(r"^// folders made with it: (\[.*\])$", re.MULTILINE)
+_FIRST: Final = late_pattern(rf"{BRIDGE_MARK} \(sha256 ([0-9a-f]{{64}})\)")
+_MADE: Final = late_pattern(r"^// folders made with it: (\[.*\])$", re.MULTILINE)
 
 State = Literal["absent", "installed", "outdated", "changed", "foreign"]
 """``outdated``: it starts another instar; ``changed``: somebody wrote into it; ``foreign``: it is not ours."""

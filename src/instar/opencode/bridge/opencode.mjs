@@ -1,5 +1,5 @@
 // opencode's half of the bridge: it starts `instar bridge` and puts opencode's hooks, tools and events to it
-// (docs/plugin-protocol.md). The file that `instar opencode install` writes imports this one.
+// (docs/reference/plugin-protocol.md). The file that `instar opencode install` writes imports this one.
 
 import { spawn } from "node:child_process"
 import { Peer, said } from "../../jshost/host/peer.mjs"

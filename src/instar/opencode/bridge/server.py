@@ -1,4 +1,4 @@
-"""What `instar bridge` answers: the plugins' side of ``docs/plugin-protocol.md``, over stdin and stdout.
+"""What `instar bridge` answers: the plugins' side of ``docs/reference/plugin-protocol.md``, over stdin and stdout.
 
 `CallContext` is the `ToolContext` of a Python plugin's tool that opencode calls.
 """

@@ -20,7 +20,7 @@ class EvolveConfig(msgspec.Struct, frozen=True):
     ``tighter`` tells the core which way a value guards more, so that a folder which the person does not
     vouch for may go that way and no other: a list names the values from loose to tight, ``less`` and ``more``
     compare numbers, ``fewer`` and ``added`` lists. What has none may not be said by such a folder at all.
-    The descriptions are those of the JSON Schema and of docs/configuration.md.
+    The descriptions are those of the JSON Schema and of docs/reference/guards.md.
     """
 
     sandbox: Annotated[

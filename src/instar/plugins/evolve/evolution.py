@@ -1,4 +1,4 @@
-"""How a change of the workspace goes: a machine of the steps that docs/evolve.md shows in its picture.
+"""How a change of the workspace goes: a machine of the steps that docs/concepts/gate.md shows in its picture.
 
 One change at a time. Whoever makes it, it is one commit and one epoch (`ledger.install`).
 """

@@ -301,7 +301,7 @@ async def ask_agent(rule: HookRule, event: HookEvent, context: EvaluationContext
 
 
 def tools(names: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return our tools by the names that a rule gives them, those of both dialects among them (``docs/hooks.md``)."""
+    """Return our tools by the names that a rule gives them, those of both dialects among them (``hooks.md``)."""
     if names is None:
         return READING
     # Claude Code's list may restrict a tool, as in `Bash(git *)`. Here the sandbox restricts it.

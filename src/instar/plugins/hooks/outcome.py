@@ -103,7 +103,8 @@ def undecided(error: str) -> RuleOutcome:
 def settle(
     outcome: RuleOutcome, rule: HookRule, default: str = "dialect", *, doubt: bool = False
 ) -> RuleOutcome:
-    """Return the outcome that counts. ``docs/hooks.md`` says what becomes of an undecided one; the record keeps it.
+    """Return the outcome that counts. ``docs/reference/hooks.md`` says what becomes of an undecided one; the record
+    keeps it.
 
     What an evaluator did say before it failed stays, if it is more severe. `default` is ``hook_settings.on_error``.
     With `doubt` (`match.Match`) nothing that loosens counts.

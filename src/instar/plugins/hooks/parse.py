@@ -279,7 +279,7 @@ class _Reading:
 
 
 def usual_timeout(kind: Evaluator, dialect: Dialect, event: str) -> float:
-    """Return the timeout, in seconds, of a rule that sets none: ``docs/hooks.md``, "Dialects"."""
+    """Return the timeout, in seconds, of a rule that sets none: ``docs/reference/hook-dialects.md``."""
     if kind in ("prompt", "agent"):
         return 30.0 if kind == "prompt" else 60.0
     if dialect == "claude":

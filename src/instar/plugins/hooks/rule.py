@@ -260,7 +260,7 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
 
 
 def on_error(rule: HookRule, default: str = "dialect") -> OnError:
-    """Return what an undecided outcome becomes: ``docs/hooks.md``, "When an evaluator fails".
+    """Return what an undecided outcome becomes: ``docs/reference/hooks.md``, "When an evaluator fails".
 
     `default` is ``hook_settings.on_error``, for rules that say nothing themselves.
     """

@@ -1,7 +1,7 @@
 """Which values may be set, kept and shown: the restricted parameters, JSON Schemas, bounds of plain data.
 
-Ranges and wording are those of nanobot's tool ``self``; docs/compatibility.md lists them. A boolean is not a number, a
-number is not a text, ``80.0`` is not an integer; a number that comes as a text is taken where no text fits.
+Ranges and wording are those of nanobot's tool ``self``: docs/reference/compatibility/nanobot-self.md. A boolean is not
+a number, a number is not a text, ``80.0`` is not an integer; a number that comes as a text is taken where no text fits.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """How the tool quotes names and values in its answers, and the refusals that it answers with.
 
-The wording of the answers is that of nanobot's tool ``self`` where it has one, as docs/compatibility.md lists. Secrets
-are masked before a value gets here.
+The wording of the answers is that of nanobot's tool ``self`` where it has one; nanobot-self.md in
+docs/reference/compatibility lists them. Secrets are masked before a value gets here.
 """
 
 from collections.abc import Sequence

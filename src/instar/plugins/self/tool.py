@@ -171,7 +171,7 @@ async def modify(call: SelfCall) -> str:
         if node.write is None:
             free = ", ".join(one.path for one in tree.walk() if getattr(one.node, "write", None))
             raise Refusal(
-                f"{refused} is read-only: it is a person's to change (docs/self.md). You may set {free}"
+                f"{refused} is read-only: it is a person's to change (instar docs self). You may set {free}"
             )
         return await _set_value(call, found, node)
 

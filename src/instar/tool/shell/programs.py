@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from instar.settings.permission import HOLE
 from instar.tool.shell.word import ASSIGNMENT, Word, listed
+from instar.wire.pattern import late_pattern
 
 MAX_SUFFIXES: Final = 40
 """Words of a command in doubt at which what it runs is looked for."""
@@ -81,14 +82,14 @@ _OPAQUE: Final = listed("""
 SPECIAL: Final = frozenset(WRAPPERS) | _SHELLS | _OPAQUE | {"eval", "cd", "pushd", "popd", "find"}
 """Names that mean more than themselves: a function of that name is in doubt."""
 
-_SHELL_FLAGS: Final = re.compile(r"-[eluxf]*[eluxfo]")
-_SCRIPT_FLAGS: Final = re.compile(r"-[eluxf]*c[eluxf]*")
+_SHELL_FLAGS: Final = late_pattern(r"-[eluxf]*[eluxfo]")
+_SCRIPT_FLAGS: Final = late_pattern(r"-[eluxf]*c[eluxf]*")
 _EXECUTES: Final = frozenset(["-exec", "-execdir", "-ok", "-okdir"])
-_EXPANDED: Final = re.compile(r"[*?\[{~]")
+_EXPANDED: Final = late_pattern(r"[*?\[{~]")
 
 
 _RUNS: Final = {
-    name: re.compile(expression, re.DOTALL | re.IGNORECASE)
+    name: late_pattern(expression, re.DOTALL | re.IGNORECASE)
     for names, expression in (
         (
             "git",
@@ -241,15 +242,15 @@ def _script(words: Sequence[Word], start: int, stop: int) -> Iterator[InnerComma
     yield from _anywhere(start + 1, stop)
 
 
-_POSIX: Final = re.compile(
+_POSIX: Final = late_pattern(
     r"&>|>&(?![\d-])|\|&|[<>]\(|\$['\"]|\[\[|\(\(|<<<|;;?&|\b(?:function|select|coproc|time|alias)\b"
-).search
+)
 """What bash reads in another way than a plain `sh` does."""
 
 
 def is_posix(text: str) -> bool:
     """True if a plain `sh` reads a text as bash does."""
-    return _POSIX(text) is None
+    return _POSIX.search(text) is None
 
 
 def _executed(
@@ -418,30 +419,30 @@ def is_inert(name: str, words: Sequence[str], options: Options) -> bool:
     return name in _INERT or name in WRAPPERS
 
 
-_INTERPRETERS: Final = re.compile(
+_INTERPRETERS: Final = late_pattern(
     r"(?:python|pypy|perl|ruby|node(?:js)?|deno|bun|php|lua(?:jit)?|[gmn]?awk|tclsh|wish|expect|Rscript|R|julia|guile"
     r"|irb|groovy|scala|jshell|ts-node|tsx|osascript|emacs|g?make|sqlite3|psql|mysql)[\d.]*"
 )
 _LITERAL: Final = r"""(?:[rbRB]?"[^"\\{}$`%]*"|[rbRB]?'[^'\\{}$`%]*')"""
-_READABLE: Final = re.compile(
+_READABLE: Final = late_pattern(
     rf"(?:os\.(?:system|popen)|subprocess\.\w+|\bsystem|\bexecSync|\bexec)\s*\(?\s*"
     rf"(?:{_LITERAL}|\[\s*{_LITERAL}(?:\s*,\s*{_LITERAL})*\s*,?\s*\])\s*(?=[,)}};]|$)"
     r"|\bimport\s+\w+(?:\s*,\s*\w+)*\s*(?=[;\n]|$)|__(?:name|main|file|init|future|version|all|doc)__"
     r"|re\.compile|require\(\s*['\"](?!(?:node:)?(?:child_process|vm|module|cluster|worker_threads)\b)[^'\"]*['\"]\s*\)"
 )
 """Calls that start a program whose words stand there, and what looks like more than it is."""
-_STARTS: Final = re.compile(
+_STARTS: Final = late_pattern(
     r"subprocess|child_process|\bpopen\w*\s*\(|Popen|ctypes|importlib|runpy|\bpty\b|posix_spawn|__\w+__|getattr|globals\b|vars\("
     r"|\bfrom\s+os\b|\bimport\s+os\s+as|\bos\s*\.\s*(?:exec|spawn|system)|\bqx\b|shell_exec|passthru|proc_open|execute"
     r"|fromCharCode|\bgetline\b|\bopen\s*\(?\s*\w+\s*,\s*[\"']?[^\"',]*\||(?<![-\w.])(?:system|exec\w*|spawn\w*|eval|compile|Function"
     r"|require|syscall|send|fork)\b(?:\s*[(\[\"'`$]|\s+[a-zA-Z(]|\s*$)"
 )
 """How programs are started, or code is run, in the languages of `_INTERPRETERS`."""
-_PIPED: Final = re.compile(r"(?<!\|)\|(?!\|)")
-_AWK_LITERAL: Final = re.compile(
+_PIPED: Final = late_pattern(r"(?<!\|)\|(?!\|)")
+_AWK_LITERAL: Final = late_pattern(
     r"/(?:[^/\\\n]|\\.)+/|\"(?:[^\"\\|]|\\.)*\|[^\"]*\"|\|\s*\"[\w\s./-]*\"\s*(?=[;}\n]|$)"
 )
-_BACKTICKS: Final = re.compile(r"perl|ruby|php")
+_BACKTICKS: Final = late_pattern(r"perl|ruby|php")
 
 
 def starts_hidden(programs: Iterable[Sequence[str]], text: str) -> bool:
@@ -460,13 +461,13 @@ def starts_hidden(programs: Iterable[Sequence[str]], text: str) -> bool:
     return named and _STARTS.search(_READABLE.sub(" ", text)) is not None
 
 
-_NAMES: Final = re.compile(r"[\w.+-]+")
-_UNKNOWN: Final = re.compile(r"\$(?:\{\w+\}|\w+|[@*])|%[sd]")
-_OPENED: Final = re.compile(r"\$(?:\{(?:\w+:?[-+=?])?|\(+)|`")
+_NAMES: Final = late_pattern(r"[\w.+-]+")
+_UNKNOWN: Final = late_pattern(r"\$(?:\{\w+\}|\w+|[@*])|%[sd]")
+_OPENED: Final = late_pattern(r"\$(?:\{(?:\w+:?[-+=?])?|\(+)|`")
 """What begins a substitution: a hole, and behind it a command."""
-_ESCAPES: Final = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{3}))")
-_QUOTES: Final = re.compile(r"\$(?=['\"])|\\\n|[\\'\"]")
-_APART: Final = re.compile(r"[\s;&|(){}<>,\[\]`!@:=#]+")
+_ESCAPES: Final = late_pattern(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{3}))")
+_QUOTES: Final = late_pattern(r"\$(?=['\"])|\\\n|[\\'\"]")
+_APART: Final = late_pattern(r"[\s;&|(){}<>,\[\]`!@:=#]+")
 
 
 def named_in(text: str, options: Options) -> list[str]:

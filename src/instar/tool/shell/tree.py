@@ -31,6 +31,7 @@ from instar.tool.shell.word import (
     WordPiece,
     text,
 )
+from instar.wire.pattern import late_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ MAX_NODES: Final = 10000
 MAX_TURNS: Final = 4
 """How often a script is mended: what is misread after that is in doubt."""
 
-_ENDED: Final = re.compile(rb"[ \t]*(\n)[ \t\n]*")
+_ENDED: Final = late_pattern(rb"[ \t]*(\n)[ \t\n]*")
 
 
 def parsed(source: bytes) -> "tuple[bytes, Node]":
@@ -494,9 +495,9 @@ def _leads_out(item: Word | Redirect) -> bool:
     return re.match(r"[/~]|.*\.\.(?:/|$)|<<", item.bare) is not None
 
 
-_FEEDING: Final = re.compile(r"[(|]\s*([^\s()|&;]+)")
+_FEEDING: Final = late_pattern(r"[(|]\s*([^\s()|&;]+)")
 """The programs of a process substitution."""
-_STRANGE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|[^\S \t\n]|[\ud800-\udfff]")
+_STRANGE: Final = late_pattern(r"[\x00-\x08\x0b-\x1f\x7f]|[^\S \t\n]|[\ud800-\udfff]")
 """Control characters and blanks that the grammar and a shell take for different things, and half characters."""
 _Read = Callable[["ScriptReading", "Node", Sequence["Node"]], Chains]
 _STATEMENTS: "Final[dict[str, _Read]]" = {

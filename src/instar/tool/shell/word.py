@@ -6,10 +6,12 @@ expressions here say what a shell reads as one, and text in which the two could 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Final, Literal, NamedTuple
+
+from instar.wire.pattern import late_pattern
 
 DEEP: Final = 4
 """How often a variable's value may name another variable."""
@@ -57,7 +59,7 @@ class Word(NamedTuple):
     def literal(self) -> str | None:
         """The word's value when nothing in it expands; None otherwise."""
         plain = "".join("'" if piece.quoted else piece.text for piece in self.pieces)
-        if any(piece.kind != "text" for piece in self.pieces) or (plain != "[" and _SPECIAL(plain)):
+        if any(piece.kind != "text" for piece in self.pieces) or (plain != "[" and _SPECIAL.search(plain)):
             return None
         return "".join(piece.text for piece in self.pieces)
 
@@ -148,7 +150,7 @@ def ansi(raw: str) -> str | None:
 
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
-_SPECIAL: Final[Callable[[str], re.Match[str] | None]] = re.compile(r"[*?\[~]|\{(?!\})").search
+_SPECIAL: Final = late_pattern(r"[*?\[~]|\{(?!\})")
 
 
 def _splits(value: str, quoted: bool) -> bool:
@@ -156,50 +158,50 @@ def _splits(value: str, quoted: bool) -> bool:
     return not quoted and (not value or re.search(r"[\s*?\[\\]", value) is not None)
 
 
-GAP: Final = re.compile(r"(?:[ \t]|\\\n)*")
+GAP: Final = late_pattern(r"(?:[ \t]|\\\n)*")
 """What may stand between two words of one command."""
-BREAK: Final = re.compile(r"(?:[ \t\n]|\\\n)*")
+BREAK: Final = late_pattern(r"(?:[ \t\n]|\\\n)*")
 """What may stand between two commands."""
-DASH: Final = re.compile(r"[ \t]+-[ \t]+")
+DASH: Final = late_pattern(r"[ \t]+-[ \t]+")
 """A word that the grammar loses in front of a redirection: ``python - <<EOF``."""
-DASHED: Final = re.compile(rf"{BREAK.pattern}|{DASH.pattern}")
+DASHED: Final = late_pattern(rf"{BREAK.pattern}|{DASH.pattern}")
 """What may stand in front of a redirection."""
-WORD: Final = re.compile(r"(?:[^\s\\'\"`$|&;()<>\x00-\x1f\x7f]|\\[^\r\x00])+", re.DOTALL)
+WORD: Final = late_pattern(r"(?:[^\s\\'\"`$|&;()<>\x00-\x1f\x7f]|\\[^\r\x00])+", re.DOTALL)
 """Unquoted text of a word."""
-PATTERN: Final = re.compile(r"(?:[^\\'\"`$&;<>\n\x00-\x08\x0b-\x1f]|\\.|\$(?=[)|\s]|$))+", re.DOTALL)
+PATTERN: Final = late_pattern(r"(?:[^\\'\"`$&;<>\n\x00-\x08\x0b-\x1f]|\\.|\$(?=[)|\s]|$))+", re.DOTALL)
 """A pattern of `case` or ``[[ =~ ]]``: it may hold brackets."""
-RAW: Final = re.compile(r"'[^']*'")
+RAW: Final = late_pattern(r"'[^']*'")
 """A text in single quotes."""
-PLAIN: Final = re.compile(r"(?:[^\\\"`$]|\\.|\$(?![\w{(@*#?$!'\"-]))*", re.DOTALL)
+PLAIN: Final = late_pattern(r"(?:[^\\\"`$]|\\.|\$(?![\w{(@*#?$!'\"-]))*", re.DOTALL)
 """Text in double quotes in which nothing expands."""
-HEREDOC: Final = re.compile(r"(?:[^\\`$]|\\[^\n]|\$(?![\w{(@*#?$!'\"-]))*", re.DOTALL)
+HEREDOC: Final = late_pattern(r"(?:[^\\`$]|\\[^\n]|\$(?![\w{(@*#?$!'\"-]))*", re.DOTALL)
 """Lines of a heredoc in which nothing expands."""
-DELIMITER: Final = re.compile(
+DELIMITER: Final = late_pattern(
     r"(?P<plain>[\w.-]+)|'(?P<single>[\w .-]+)'|\"(?P<double>[\w .-]+)\"|\\(?P<escaped>\w+)"
 )
 """What ends a heredoc, as it is named."""
-VARIABLE: Final = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|[0-9@*#?$!-])")
+VARIABLE: Final = late_pattern(r"\$(?:(?P<name>[A-Za-z_]\w*)|[0-9@*#?$!-])")
 """A variable without braces."""
-BRACED: Final = re.compile(
+BRACED: Final = late_pattern(
     r"\$\{(?:#?[@*#?$!-]|#?(?P<name>\w+)(?:\[(?:[@*]|\d+)\])?"
     r"(?P<rest>(?::?[-+?=]|##?|%%?|//?[#%]?|\^\^?|,,?)(?:[^`$\"'\\{}()<>]|\\[^\n])*|:-?\d+(?::\d+)?)?)\}"
 )
 """A variable in braces, nothing else expanding in it. Others run what a variable holds: ``${x@P}``, ``${!x}``."""
-CUT: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:%|##\*/)")
+CUT: Final = late_pattern(r"\$\{([A-Za-z_]\w*)(?:%|##\*/)")
 """How a variable in braces begins that loses its end, or all in front of its last slash."""
-OPENED: Final = re.compile(r"\$\{#?\w+(?:\[(?:[@*]|\d+)\])?(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?)")
+OPENED: Final = late_pattern(r"\$\{#?\w+(?:\[(?:[@*]|\d+)\])?(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?)")
 """How a variable in braces begins in whose default or pattern something expands."""
-DEFAULT: Final = re.compile(r"[^`$\"'\\{}()<>]*")
+DEFAULT: Final = late_pattern(r"[^`$\"'\\{}()<>]*")
 """Text of such a default or pattern in which nothing expands."""
-ARITHMETIC: Final = re.compile(r"[\w\s+*/%()<>=!&|^~?:;,-]*")
+ARITHMETIC: Final = late_pattern(r"[\w\s+*/%()<>=!&|^~?:;,-]*")
 """An expression without subscripts and expansions; each name in it is to hold a number."""
-NAME: Final = re.compile(r"\b[A-Za-z_]\w*")
+NAME: Final = late_pattern(r"\b[A-Za-z_]\w*")
 """A variable in an expression."""
-COMPARED: Final = re.compile(r"(?<!\S)-(?:eq|ne|lt|le|gt|ge|v|R)(?!\S)")
+COMPARED: Final = late_pattern(r"(?<!\S)-(?:eq|ne|lt|le|gt|ge|v|R)(?!\S)")
 """Tests whose operands are evaluated as expressions, or as a variable's name with its subscript."""
-SUBSCRIPT: Final = re.compile(r"[A-Za-z_]\w*\[(?!(?:\d+|[@*])\])")
+SUBSCRIPT: Final = late_pattern(r"[A-Za-z_]\w*\[(?!(?:\d+|[@*])\])")
 """How a name begins whose subscript is evaluated as an expression."""
-COMPOUND: Final = re.compile(r"\w+\+?=\(.*[$`<>]", re.DOTALL)
+COMPOUND: Final = late_pattern(r"\w+\+?=\(.*[$`<>]", re.DOTALL)
 """A quoted text that `declare` reads as an array, so that what stands in it expands."""
 EVALUATING: Final = listed(
     "declare typeset local export readonly unset read wait getopts time mapfile readarray"
@@ -214,13 +216,13 @@ NAMING: Final = listed("declare typeset local export readonly unset read getopts
 """Builtins that take names: one that is not known may bring a subscript."""
 INTEGERS: Final = listed("RANDOM SRANDOM SECONDS HISTCMD OPTIND LINENO")
 """Variables of bash whose value is evaluated as an expression when they are given one."""
-STEERING: Final = re.compile(
+STEERING: Final = late_pattern(
     r"CDPATH|PS[0124]|(?:BASH_)?ENV|PROMPT_COMMAND|LD_\w+|LESSOPEN|LESSCLOSE|BASH_(?:ALIASES|CMDS|LOADABLES_PATH)|BASH_FUNC\w*"
     r"|SHELLOPTS|BASHOPTS|(?:GIT_|SSH_)ASKPASS|GIT_(?:CONFIG\w*|EXEC_PATH|SSH\w*|EXTERNAL_DIFF|PROXY_COMMAND|TEMPLATE_DIR)"
     r"|PERL5(?:OPT|DB|LIB)|RUBYOPT|PYTHONSTARTUP|TAR_OPTIONS|MAKEFLAGS|MAKEFILES|RSYNC_RSH|ZDOTDIR"
 )
 """Variables that run what they hold, or make programs run something else."""
-CHOOSING: Final = re.compile(r"(?:\w+_)?(?:PAGER|EDITOR)|VISUAL|BROWSER|SHELL")
+CHOOSING: Final = late_pattern(r"(?:\w+_)?(?:PAGER|EDITOR)|VISUAL|BROWSER|SHELL")
 """Variables that name a program to run."""
 HARMLESS: Final = listed("cat true : less more false /bin/sh /bin/bash sh bash") | {""}
 """What they may name without doubt."""
@@ -230,7 +232,7 @@ SETTING: Final = listed("read printf wait getopts mapfile readarray")
 """Builtins that give a variable that they are named a value which cannot be known."""
 
 
-ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+ASSIGNMENT: Final = late_pattern(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 """How a word begins that gives a variable a value."""
 
 

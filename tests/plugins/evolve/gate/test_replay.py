@@ -28,7 +28,8 @@ from instar.plugins.evolve.gate.replay import (
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.trial import NoTrial, TrialFile, Trials
 from instar.process import Processes
-from instar.sandbox import Level, find_level
+from instar.sandbox.level import Level
+from instar.sandbox.probe import find_level
 
 LIVE = """
     #!/bin/sh

@@ -7,7 +7,7 @@ import os
 import pytest
 from tests.running import having
 
-from instar import sandbox
+from instar.plugin import sandbox
 from instar.plugins.evolve.history.bisect import Bisect
 from instar.plugins.evolve.history.repository import NoSuchChange
 from instar.plugins.evolve.history.trailers import Trailers, write

@@ -1,4 +1,5 @@
-"""docs/hooks.md's table of failures, walked by `instar hooks test` with real programs, a server and scripted models.
+"""docs/reference/hooks.md's table of failures, walked by `instar hooks test` with real programs, a server and
+scripted models.
 
 `test_table.py` holds every event against the pure functions; here each failure really happens.
 """

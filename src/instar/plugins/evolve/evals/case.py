@@ -1,7 +1,7 @@
 """The file form of an eval: ``evals/NAME.md``, front matter with checks, and below it what the agent is asked.
 
 A *case* is one such file. It is a prompt for a session, or, with ``call: SCRIPT HOOK``, the JSON that a hook script is
-called with. A file without ``checks`` is no eval. `docs/evals.md` describes the fields.
+called with. A file without ``checks`` is no eval. `docs/guides/evals.md` describes the fields.
 """
 
 import difflib

@@ -42,7 +42,7 @@ HOOKS: Final = (
     *("discover", "mutate_request", "observe_message", "idle", "execute_tool", "tool_before", "tool_after"),
     *("compacting", "recover", "heartbeat", "format_notification"),
 )
-"""The hooks of the protocol (docs/evolve.md)."""
+"""The hooks of the protocol (docs/reference/hook-protocol.md)."""
 
 _FIELDS: Final = ("ms", "failures")
 _PATH: Final = "answer."
