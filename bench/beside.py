@@ -403,6 +403,7 @@ def main() -> int:
     if chosen.json:
         run = {
             "machine": machine(chosen.opencode, chosen.contenders),
+            "quick": chosen.quick,
             "files": chosen.files,
             "seconds": took,
             "rows": [row.said() for row in rows],
