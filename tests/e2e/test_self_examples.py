@@ -226,6 +226,19 @@ async def test_a_restricted_parameter_keeps_its_type_and_range(
     assert now == f"{key}: {LEAST.get(key, 'scripted/x')!r}"
 
 
+@pytest.mark.parametrize("ends", [{"max_iterations": (1, 100), "context_window_tokens": (4096, 1_000_000)}])
+async def test_the_ends_of_a_range_are_taken(house: Machine, ends: dict[str, tuple[int, int]]) -> None:
+    lines = [call(action="modify", key=key, value=end) for key, both in ends.items() for end in both]
+    door = await opened(house, turn(*lines))
+    session = await door.session()
+    await door.ask(session, "go")
+    assert results(await door.stored(session)) == [
+        f"Set {key} = {end} (was {was})"
+        for key, (least, most) in ends.items()
+        for end, was in ((least, LEAST[key]), (most, least))
+    ]
+
+
 BLOCKED = [
     *("bus", "provider", "_running", "_config_defaults", "_runtime_vars", "_config_snapshots"),
     *("__class__", "__dict__", "subagents.__class__", "tools.__init__.__globals__"),
