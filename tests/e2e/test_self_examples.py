@@ -375,12 +375,19 @@ async def test_there_are_64_variables_and_no_more(house: Machine) -> None:
 async def test_a_restart_gives_the_defaults_back(house: Machine) -> None:
     door = await opened(
         house,
-        turn(call(action="modify", key="max_iterations", value=80)),
+        turn(
+            call(action="modify", key="max_iterations", value=80),
+            call(action="modify", key="mine", value=1),
+            call(action="snapshot", name="kept"),
+            call(action="manage_tool", name="web_search", manage_action="unregister"),
+        ),
         turn("    text: set\n"),
-        turn(call(action="inspect")),
+        turn(call(action="inspect"), call(action="list_snapshots"), "    tool: web_search {}\n"),
     )
     session = await door.session()
     await door.ask(session, "go")
     again = await house.open()
     await again.ask(session, "look")
-    assert results(await again.stored(session))[-1].startswith("max_iterations: 40\n")
+    seen, snapshots, found = results(await again.stored(session))[-3:]
+    assert seen == "max_iterations: 40\ncontext_window_tokens: 65536\nmodel: 'scripted/x'"
+    assert (snapshots, found) == ("No snapshots saved", "found")

@@ -76,8 +76,8 @@ def merge(answers: Iterable[Answer]) -> Answer:
     """Merge answers in order: of several lines of one script, and of several scripts.
 
     The law: lists under one key are concatenated; texts under a key of `SCALARS` are joined by a newline;
-    of anything else the last one stands; a key of `ALIASES` counts as what it stands for. A single value under a key of `ARRAYS` counts as a list of one,
-    and null as not said.
+    of anything else the last one stands. A key of `ALIASES` counts as what it stands for, a single value under a key of
+    `ARRAYS` as a list of one, and null as not said.
     """
     merged: Answer = {}
     for answer in answers:
