@@ -129,7 +129,7 @@ release-tables: $(VENV)/.release ## ask PyPI for wheels for each system, and wei
 	@$(VENV)/release/bin/python -m release.extras $(if $(RECORD),--record)
 
 docs: $(VENV)/.docs ## build the site into site/: searched and read without a server and a network; pip and npm fetch 60 MB
-	@$(VENV)/docs/bin/python docs/site.py --packages $(VENV)/docs/npm --source $(VENV)/docs/source
+	@$(VENV)/docs/bin/python docs/build.py --packages $(VENV)/docs/npm --source $(VENV)/docs/source
 
 clean: ## remove what make made
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -212,7 +212,7 @@ $(VENV)/.page: Makefile | $(VENV)/.dev
 	  htm@3.1.1 marked@18.2.1 @speed-highlight/core@2.1.0
 	@touch $@
 
-# Apart: nothing of instar's imports it. zensical 0.0.74 and later need a package that PyPI does not have everywhere.
+# Apart: nothing of instar's imports it. zensical 0.0.74 and later need zensical-ui, which not every mirror of PyPI has.
 $(VENV)/.docs: Makefile
 	@command -v npm >/dev/null || { echo "make docs needs npm (Debian: apt install npm)" >&2; exit 1; }
 	@echo "installing what builds the site into $(VENV)/docs"

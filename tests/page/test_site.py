@@ -19,7 +19,7 @@ BACKGROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(11, 12, 15)"}
 
 def build(checkout: Path, scratch: Path) -> "subprocess.CompletedProcess[str]":
     """Run what `make docs` runs."""
-    command = [TOOLS / "bin/python", checkout / "docs/site.py", "--packages", TOOLS / "npm"]
+    command = [TOOLS / "bin/python", checkout / "docs/build.py", "--packages", TOOLS / "npm"]
     where = ["--source", scratch / "source", "--site", scratch / "site"]
     return subprocess.run([*command, *where], capture_output=True, text=True, timeout=300, check=False)
 

@@ -83,6 +83,29 @@ async def test_what_waits_together_is_one_transaction(writer: Writer) -> None:
     assert len(commits) == 2  # the gate's, and one for all twenty
 
 
+async def test_what_is_only_told_in_between_parts_no_transaction(
+    writer: Writer, published: list[Event]
+) -> None:
+    gate = await hold(writer)
+    made: list[str] = []
+
+    def counted(key: str) -> Work:
+        def work(connection: sqlite3.Connection) -> None:
+            made.append(key)
+            put(key)(connection)
+
+        return work
+
+    first = writer.submit(counted("a"))
+    writer.publish(idle("ses_a"))
+    second = writer.submit(counted("b"), [idle("ses_b")])
+    gate.opened.set()
+    await asyncio.gather(first, second)
+    # A transaction that fails is done again, each commit in one of its own.
+    assert made == ["a", "b"]
+    assert [event.session_id for event in published] == ["ses_a", "ses_b"]
+
+
 async def test_one_bad_commit_fails_alone_and_announces_nothing(
     writer: Writer, published: list[Event]
 ) -> None:

@@ -11,7 +11,7 @@ import mimetypes
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -133,7 +133,7 @@ class Command(msgspec.Struct, frozen=True):
         return [name for name in self.names if name not in given]
 
 
-class Arguments(NamedTuple):
+class Arguments(msgspec.Struct, frozen=True):
     """What was said after a command's name: `text` less the named values, its words, and these values."""
 
     text: str
@@ -141,7 +141,7 @@ class Arguments(NamedTuple):
     values: dict[str, str]
 
 
-class Filled(NamedTuple):
+class Filled(msgspec.Struct, frozen=True):
     """A template with its arguments. Shell command number N stands in `text` as ``\\0N\\0``."""
 
     text: str

@@ -8,7 +8,8 @@ inside its project, also through links: a link elsewhere would show the model a 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from instar.git.project import Project
 from instar.settings.load import folder_chain
@@ -23,7 +24,7 @@ MOST = 200
 """Files that one pattern may name."""
 
 
-class Pattern(NamedTuple):
+class Pattern(msgspec.Struct, frozen=True):
     """An entry of the config's ``instructions``, and True in `trusted` if the person wrote it."""
 
     text: str

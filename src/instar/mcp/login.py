@@ -7,8 +7,10 @@ registered, and what it said of its authorization server, each in the words of i
 import asyncio
 import contextlib
 import secrets
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
+
+import msgspec
 
 from instar.mcp.server import LinkError
 from instar.provider.keys import Keys
@@ -28,7 +30,7 @@ def offers_login(config: McpConfig) -> bool:
     return config.type == "remote" and config.oauth is not False
 
 
-class Redirected(NamedTuple):
+class Redirected(msgspec.Struct, frozen=True):
     """What the authorization server sent the browser back with."""
 
     code: str

@@ -5,6 +5,8 @@ Begin with `points.py`, the hook points, and `interface.py`, what a plugin is gi
 `load.py` loads plugins. For writers of plugins: ``docs/guides/plugins.md``, ``docs/reference/plugin-api.md``.
 """
 
+from typing import TYPE_CHECKING
+
 from instar import event, git, message, process, wire
 from instar.api.operation import Bound, Operation, operation, operations
 from instar.api.project import WorkspaceInfo
@@ -57,6 +59,10 @@ from instar.settings.plugin_folders import PluginFolder
 from instar.settings.steered import accepted_environment, accepted_words, started
 from instar.store import StoreError, sqlite
 from instar.wire import document, front_matter, ids, secret
+
+if TYPE_CHECKING:
+    # Start-up time: who names it imports it.
+    from instar.plugin import sandbox  # noqa: TC004 - a module of the package: `import *` imports it
 
 __all__ = [
     "KV",

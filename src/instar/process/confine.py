@@ -7,8 +7,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import msgspec
 
-class Ending(NamedTuple):
+
+class Ending(msgspec.Struct, frozen=True):
     """How a confined program ended, in addition to the exit code of its launcher.
 
     `signal` is the one that ended it; `failure` says why it did not start, "" when it did.
@@ -32,7 +34,7 @@ class Wrapped(NamedTuple):
     ending: Callable[[], Ending] = Ending
 
 
-class Policy(NamedTuple):
+class Policy(msgspec.Struct, frozen=True):
     """How a fork confines itself: by the file ``applies`` and the bytes that its ``apply(data: bytes) -> None`` takes.
 
     That module imports the standard library alone, and raises when the policy could not be applied whole. Its

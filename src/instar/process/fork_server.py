@@ -15,7 +15,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -41,7 +41,7 @@ _CHOICES: Final = (".python-version", ".tool-versions", "mise.toml", ".mise.toml
 _ELF: Final = b"\x7fELF"
 
 
-class Interpreter(NamedTuple):
+class Interpreter(msgspec.Struct, frozen=True):
     """An interpreter as one script starts it.
 
     `name` is its ``argv[0]``, `path` its file. `environment` is the part of the call's environment that can
@@ -111,7 +111,7 @@ class ForkServers:
         given = env if shared is None else shared.environment(env)
         if given is not env:
             wanted = interpreter(Path(argv[0]), cwd, given) or wanted
-        found = self._kept((wanted._replace(version=()), confine), wanted, shared)
+        found = self._kept((msgspec.structs.replace(wanted, version=()), confine), wanted, shared)
         return found if found is not None and found.usable else None
 
     async def launcher(
@@ -273,7 +273,7 @@ class ForkServer:
                 raise OSError("the request is too large")
             socket.send_fds(self._socket, [data], theirs)
             # Meanwhile it forks.
-            await call.connect(stdin)
+            await call.connect()
             await asyncio.wait([call.begun], timeout=_BEGIN)
         except (OSError, ValueError) as error:
             log.debug("warm=refused reason=%s", error)

@@ -4,7 +4,6 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -38,7 +37,7 @@ class ProcessError(Exception):
         self.closing = closing
 
 
-class Seen(NamedTuple):
+class Seen(msgspec.Struct, frozen=True):
     """The file that a command names by a path: whether it is a regular one, may be run, and its first line."""
 
     file: bool = False

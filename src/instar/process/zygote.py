@@ -114,7 +114,7 @@ class Zygote(launcher.Launcher):
         return code
 
     def hold(self, door: _socket.socket) -> int:
-        """Run a script of nothing much in the new process, so that it has its own of most pages that a call writes to."""
+        """Run an empty script in the new process: it has then copied most of the pages that a call writes to."""
         anchor: int = super().hold(door)
         os.environ.update(REHEARSED="")
         del os.environ["REHEARSED"]

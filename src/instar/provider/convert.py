@@ -12,7 +12,7 @@ import base64
 import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -58,7 +58,7 @@ Made = TypeVar("Made")
 Form = TypeVar("Form")
 
 
-class EncodedTool(NamedTuple):
+class EncodedTool(msgspec.Struct, frozen=True):
     """A tool's definition as a provider is sent it."""
 
     json: bytes

@@ -10,13 +10,15 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from instar.wire.document import DocumentError, atomic_write, locked, read_jsonc
 from instar.wire.secret import Secret
 
 
-class PlacedKey(NamedTuple):
+class PlacedKey(msgspec.Struct, frozen=True):
     """A provider's key, None without one, and its place, in words for a person."""
 
     secret: Secret | None

@@ -6,7 +6,7 @@ An adapter converts messages to its provider's form, at this boundary and nowher
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from hashlib import blake2b
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -146,7 +146,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     parameters: Plain
 
 
-class PromptPiece(NamedTuple):
+class PromptPiece(msgspec.Struct, frozen=True):
     """A tool, the system prompt or a message as it is sent: its name or id, the digest and the number of its bytes."""
 
     name: str

@@ -19,7 +19,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -79,7 +79,7 @@ class UnspokenProtocol(UnknownModel):
     """A provider whose protocol this version does not speak."""
 
 
-class _Provider(NamedTuple):
+class _Provider(msgspec.Struct, frozen=True):
     """One provider: its block of the configuration, its vendor of the catalogue, and the environment."""
 
     id: str
@@ -467,7 +467,7 @@ class Models:
         # A key that the person keeps is sent to the provider's own server or the person's, to no other.
         if key.secret is not None or provider.id == SCRIPTED or self.is_foreign(provider.id):
             return key
-        return key if self._keys is None else key._replace(secret=self._keys.get(provider.id))
+        return key if self._keys is None else msgspec.structs.replace(key, secret=self._keys.get(provider.id))
 
     def _nearest(self, ref: str) -> str:
         """Return ``; did you mean …`` with up to three references that look like `ref`."""

@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 from instar.git import common_folder, git_folder
 from instar.sandbox.startup_files import GIT, HOME, STARTUP_PLACES
@@ -44,7 +46,7 @@ _NESTED: Final = 4
 """Levels of folders in which the git folders of submodules are looked for."""
 
 
-class GuardedPlace(NamedTuple):
+class GuardedPlace(msgspec.Struct, frozen=True):
     """A file, or with `names` the matching files of the folder `base`. `guards`: that a file goes counts too."""
 
     base: str
@@ -55,14 +57,14 @@ class GuardedPlace(NamedTuple):
     guards: bool = False
 
 
-class FileState(NamedTuple):
+class FileState(msgspec.Struct, frozen=True):
     """What stands at a path: its mode, and its content, of a link its target. None: too large, or none of both."""
 
     mode: int
     data: bytes | None
 
 
-class GuardedChange(NamedTuple):
+class GuardedChange(msgspec.Struct, frozen=True):
     """A file that changed: what stood there and what stands there now, None for nothing."""
 
     path: str
@@ -71,7 +73,7 @@ class GuardedChange(NamedTuple):
     now: FileState | None
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     place: GuardedPlace
     signature: Signature
     state: FileState | None
@@ -166,7 +168,7 @@ class GuardedPlaces:
         self._more = [*_leads(known), *_hooks_path(known, self.worktree)]
         known |= self._read(self._scan(self._more))
         followed = [
-            one.place._replace(base=target, names=None)
+            msgspec.structs.replace(one.place, base=target, names=None)
             for path, one in known.items()
             if one.state and stat.S_ISLNK(one.state.mode) and _is_followed(path, one.place)
             if os.path.isfile(target := os.path.realpath(path))

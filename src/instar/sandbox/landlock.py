@@ -61,9 +61,10 @@ _KEPT = 8
 _READY: dict[bytes, tuple[dict[str, Any], int | None]] = {}
 """Policies that were read before they are needed, and the descriptors of their rules."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_LIBC.syscall.restype = ctypes.c_long
 _SIGNAL = _LIBC.signal  # looked for once here rather than in each fork
-_LIBC.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
+if sys.platform == "linux":
+    _LIBC.syscall.restype = ctypes.c_long
+    _LIBC.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 
 
 def abi() -> int:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -31,13 +31,14 @@ _SMALL: Final = 1 << 16
 _PREFIX: Final = "instar-copy-"
 _OLD: Final = 3600.0
 _LOOKED: Final[set[Path]] = set()
-_STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# macOS has none; it has no level that makes a place either.
+_STEP: Final = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CAPABILITIES: Final = ("--cap-drop", "ALL")
 """Root without a user namespace of its own could change the network that it shares."""
 _Identity = tuple[int, int]
 
 
-class PlaceView(NamedTuple):
+class PlaceView(msgspec.Struct, frozen=True):
     """How a place looks from inside, for one child.
 
     `cwd` is its folder there. `mounts` are bubblewrap's arguments for the place itself; `read` and `write` are what

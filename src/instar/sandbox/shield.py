@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -180,7 +180,7 @@ def _sorted(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(sorted(set(paths), key=lambda path: (len(path.parts), path)))
 
 
-class Grants(NamedTuple):
+class Grants(msgspec.Struct, frozen=True):
     """`rules` are Landlock's: rights and the paths below which they stay; `files` the inodes that the paths led to.
 
     Two of equal value give the same rights: a rule holds a file, not its name.

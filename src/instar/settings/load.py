@@ -16,7 +16,7 @@ not name the switch is another's, and is not looked at further.
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -53,7 +53,7 @@ _SELF_EVOLUTION: Final = "self_evolution"
 _IDLE: Final = "{} names self_evolution, and switches nothing on: write it as tools: {{self_evolution: true}}"
 
 
-class _Switch(NamedTuple):
+class _Switch(msgspec.Struct, frozen=True):
     """What the file says, in the form of the settings, and the keys that nobody reads, with line and column."""
 
     data: Plain

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import description, files, parameters
@@ -26,7 +28,7 @@ LONGEST: Final = 20_000
 """Characters of a text that is compared by likeness, which costs their product."""
 
 
-class _Place(NamedTuple):
+class _Place(msgspec.Struct, frozen=True):
     """Lines `first` to `last` of a file (from 0, both included), and what puts a text into their indentation."""
 
     first: int

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import description, files, parameters, search
 from instar.tool.glob import truncation_note
@@ -67,7 +69,7 @@ async def _readable(found: search.SearchResult, ctx: ToolContext) -> tuple[searc
             hidden, lines = hidden + 1, lines + len(matches)
         else:
             readable.append((path, matches))
-    return found._replace(files=readable, total=found.total - lines), hidden
+    return msgspec.structs.replace(found, files=readable, total=found.total - lines), hidden
 
 
 def _listed(found: search.SearchResult, shown: int) -> Iterator[str]:

@@ -5,7 +5,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final
+
+import msgspec
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import description, files, media, parameters
@@ -40,7 +42,7 @@ PARAMETERS: Final[Plain] = parameters(
 )
 
 
-class Window(NamedTuple):
+class Window(msgspec.Struct, frozen=True):
     """Part of a file: `lines` from number `first` on; `total` lines in all (None: not counted)."""
 
     lines: Sequence[str]

@@ -8,7 +8,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from instar.plugin.tool import ToolContext, ToolFailure
 from instar.process import Output, ProcessError
@@ -36,14 +38,14 @@ RIPGREP_RULES: Final = (
 Argv = list[str]
 
 
-class MatchingLine(NamedTuple):
+class MatchingLine(msgspec.Struct, frozen=True):
     """A line that fits."""
 
     number: int
     text: str
 
 
-class SearchResult(NamedTuple):
+class SearchResult(msgspec.Struct, frozen=True):
     """Paths, newest first, each with its matching lines (none for a search of names); `total` of all found."""
 
     files: list[tuple[str, list[MatchingLine]]]

@@ -10,7 +10,7 @@ import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
@@ -24,7 +24,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Returns the addresses of a host name."""
 
 
-class _Target(NamedTuple):
+class _Target(msgspec.Struct, frozen=True):
     """What to fetch: the `url` as given, its ``scheme://host:port``, and the `address` to connect to.
 
     `private`: that is anything but the public internet.

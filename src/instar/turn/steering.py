@@ -6,7 +6,9 @@ import re
 import stat
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from instar.approval.permissions import KEEP
 from instar.event import AskedBy, TuiToastShow, make
@@ -27,7 +29,7 @@ _SHOWN: Final = 4_000
 """Characters of a file that a person is shown."""
 
 
-class _Finding(NamedTuple):
+class _Finding(msgspec.Struct, frozen=True):
     """A change that counts. `added` and `removed` are entries of a configuration that is edited, not moved."""
 
     change: GuardedChange
