@@ -313,9 +313,7 @@ async def test_arguments_of_another_type_are_refused_before_the_tool_sees_them(h
 @pytest.mark.parametrize("key", ["commands", "consolidator.auto", "runner.agent", "workspace.directory"])
 async def test_what_is_a_persons_to_change_is_said_with_what_may_be_set(house: Machine, key: str) -> None:
     (refused,) = await told(house, call(action="modify", key=key, value="x"))
-    assert refused.startswith(
-        f"Error: '{key}' is read-only: it is a person's to change (instar docs self). "
-    )
+    assert refused.startswith(f"Error: '{key}' is read-only: it is a person's to change (instar docs self). ")
     assert "You may set max_iterations, context_window_tokens, model, provider_retry_mode" in refused
 
 
