@@ -219,7 +219,14 @@ def e2e(there: Environment, programs: Path, built: Built) -> None:
 
 def pytest(there: Environment, programs: Path, built: Built, *words: str) -> None:
     """Run tests of the clone on what was installed. As in CI, what failed is run once more, alone."""
-    command = [programs / "python", "-m", "pytest", "-o", f"cache_dir={there.home / 'tests'}", *words]
+    command: list[str | Path] = [
+        programs / "python",
+        "-m",
+        "pytest",
+        "-o",
+        f"cache_dir={there.home / 'tests'}",
+        *words,
+    ]
     try:
         there.run(*command, folder=built.checkout)
     except Failed as failure:
