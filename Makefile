@@ -14,7 +14,7 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench beside study campaign campaign-cluster fuzz setup release-check release-tables docs clean
+.PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench bench-check beside study campaign campaign-cluster fuzz setup release-check release-tables docs clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -85,8 +85,14 @@ test-js: $(VENV)/.dev $(VENV)/.opencode ## test JavaScript plugins with packages
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench
 
-beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 200 MB
-	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)
+bench-check: $(VENV)/.dev ## count the instructions of pieces of the work and fail where one grew by a tenth: 2 minutes; KEEP=1 keeps the new counts; apt installs valgrind
+	@command -v valgrind >/dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq valgrind >/dev/null; } || \
+	  { echo "make bench-check needs valgrind (Debian: apt install valgrind)" >&2; exit 1; }
+	@$(BIN)/python -m bench.instructions $(if $(KEEP),--keep)
+
+beside: $(VENV)/.dev $(VENV)/.opencode $(VENV)/.contenders ## measure the budgets beside the real opencode, nanobot and the OpenHands SDK into bench/run.json: 15 minutes; QUICK=1 takes 3 and keeps nothing; LONG=1: 1,000 turns; npm and pip fetch 1 GB
+	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode --contenders $(VENV)/contenders $(if $(QUICK),--quick,--json bench/run.json) $(if $(LONG),--long)
 
 study: $(VENV)/.dev ## let agents be offered useful and harmful edits of themselves, arm by arm: under 2 hours, goes on where it was stopped; QUICK=1 takes 2 minutes
 	@$(BIN)/python -m evobench.study $(if $(QUICK),--quick)
@@ -123,7 +129,7 @@ release-tables: $(VENV)/.release ## ask PyPI for wheels for each system, and wei
 	@$(VENV)/release/bin/python -m release.extras $(if $(RECORD),--record)
 
 docs: $(VENV)/.docs ## build the site into site/: searched and read without a server and a network; pip and npm fetch 60 MB
-	@$(VENV)/docs/bin/python docs/site.py --packages $(VENV)/docs/npm --source $(VENV)/docs/source
+	@$(VENV)/docs/bin/python docs/build.py --packages $(VENV)/docs/npm --source $(VENV)/docs/source
 
 clean: ## remove what make made
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -178,6 +184,20 @@ $(VENV)/.opencode: Makefile | $(VENV)/.dev
 	$(call apart,mcp,mcp-server-git==2026.10.19)
 	@touch $@
 
+# Apart: each pins versions of its own. The OpenHands SDK needs Python 3.12; NEWER=/path/to/python names one.
+NEWER ?= python3.13 python3.12
+$(VENV)/.contenders: Makefile | $(VENV)/.dev
+	@echo "installing nanobot and the OpenHands SDK into $(VENV)/contenders"
+	@$(PYTHON) -m venv $(VENV)/contenders/nanobot
+	@$(VENV)/contenders/nanobot/bin/python -m pip install --quiet --disable-pip-version-check 'nanobot-ai[api]==0.3.5'
+	@for one in $(NEWER); do \
+	  if $$one -c '' 2>/dev/null; then \
+	    $$one -m venv $(VENV)/contenders/openhands && $(VENV)/contenders/openhands/bin/python -m pip install --quiet \
+	      --disable-pip-version-check openhands-sdk==1.58.2 openhands-tools==1.58.2; exit; \
+	  fi; \
+	done; echo "the OpenHands SDK is left out: it needs Python 3.12 (NEWER=/path/to/python)" >&2
+	@touch $@
+
 # Apart: nothing of instar's imports it.
 $(VENV)/.small: Makefile | $(VENV)/.dev
 	@echo "installing a small model and its server into $(VENV)/small"
@@ -206,7 +226,7 @@ $(VENV)/.page: Makefile | $(VENV)/.dev
 	  htm@3.1.1 marked@18.2.1 @speed-highlight/core@2.1.0
 	@touch $@
 
-# Apart: nothing of instar's imports it. zensical 0.0.74 and later need a package that PyPI does not have everywhere.
+# Apart: nothing of instar's imports it. zensical 0.0.74 and later need zensical-ui, which not every mirror of PyPI has.
 $(VENV)/.docs: Makefile
 	@command -v npm >/dev/null || { echo "make docs needs npm (Debian: apt install npm)" >&2; exit 1; }
 	@echo "installing what builds the site into $(VENV)/docs"

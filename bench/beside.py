@@ -3,26 +3,27 @@
 Both programs serve a project of the same files and ask the same model, which answers at once (`bench.loopback`); what
 is compared is measured by turns, so that a machine's slow minute meets both, and processor time says what the clock of
 a busy machine does not. Each ratio stands beside its budget (the design's section 6). It exits with 1 when one does
-not hold. A whole run takes some 3 to 4 minutes on two quiet cores.
+not hold. A whole run takes some 15 minutes on two quiet cores.
 """
 
 import argparse
 import functools
 import json
-import math
+import platform
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from bench import contender
+from bench import contender, others, scenes
 from bench.contender import Contender, House, Program, model_alone, modelled
 from bench.program import cores
+from bench.row import HEAD, Budget, Row, Show, both, empty, percentile
 
 CALLS: Final = 10
 """Sequential tool calls of one measured turn."""
@@ -33,48 +34,10 @@ SETTLE: Final = 1.0
 """Seconds of rest before memory is looked at."""
 
 
-class Budget(NamedTuple):
-    """What a figure may be: `limit` of opencode's own (`ratio`) or in the figure's unit, at most or at least."""
-
-    limit: float
-    ratio: bool = True
-    least: bool = False
-
-    def holds(self, ours: float, theirs: float) -> bool:
-        """Judge a figure of instar's beside opencode's."""
-        value = ours / theirs if self.ratio else ours
-        return value >= self.limit if self.least else value <= self.limit
-
-    def __str__(self) -> str:
-        return f"{'≥' if self.least else '≤'} {self.limit:g}{' ×' if self.ratio else ''}"
-
-
-class Row(NamedTuple):
-    """One line of the table: what was measured in which unit, of both, and what instar's may be."""
-
-    what: str
-    unit: str
-    instar: float
-    opencode: float
-    budget: Budget | None = None
-
-    @property
-    def held(self) -> bool | None:
-        """Whether the budget holds; None without one."""
-        return self.budget and self.budget.holds(self.instar, self.opencode)
-
-    def line(self) -> str:
-        """The line as it is printed."""
-        said = {None: "", True: "holds", False: "MISSED"}[self.held]
-        ratio = f"{self.instar / self.opencode:.3f} ×" if self.opencode else "-"
-        limit = str(self.budget or "")
-        return f"{self.what:<46}{self.instar:>9.2f}{self.opencode:>10.2f} {self.unit:<8}{ratio:>10}  {limit:<8} {said}"
-
-
 class Plan(NamedTuple):
     """How much is measured: starts of each, and blocks (`rounds`) of `turns`, and of `tools` with their calls.
 
-    `crowds`: sessions at once, and the turns of each.
+    `crowds`: sessions at once, and the turns of each. `amounts` are those of the other scenes.
     """
 
     starts: int
@@ -82,38 +45,63 @@ class Plan(NamedTuple):
     turns: int
     tools: int
     crowds: Sequence[tuple[int, int]]
+    amounts: scenes.Amounts
 
 
-WHOLE: Final = Plan(starts=3, rounds=3, turns=10, tools=1, crowds=((1, 8), (8, 4), (32, 2), (64, 2)))
-QUICK: Final = Plan(starts=1, rounds=1, turns=8, tools=1, crowds=((1, 4), (64, 1)))
+WHOLE: Final = Plan(
+    starts=3,
+    rounds=3,
+    turns=10,
+    tools=1,
+    crowds=((1, 8), (8, 4), (32, 2), (64, 2)),
+    amounts=scenes.Amounts(
+        runs=5, deltas=10_000, clients=(1, 50), turns=400, parts=100_000, writes=9, told=50
+    ),
+)
+QUICK: Final = Plan(
+    starts=1,
+    rounds=1,
+    turns=8,
+    tools=1,
+    crowds=((1, 4), (64, 1)),
+    amounts=scenes.Amounts(runs=1, deltas=200, clients=(1, 5), turns=50, parts=1000, writes=1, told=5),
+)
+LONG: Final = 1000
+"""Turns of the growing session with `--long`."""
 WARMING: Final = 2
 """Turns of each block that are not counted."""
 
 
 class Limits(NamedTuple):
-    """The budgets that differ between programs as shipped and both without snapshots."""
+    """The budgets that differ between programs as shipped and both without snapshots: limits, and what is aimed at."""
 
     what: str
     snapshot: bool
     turn: float
-    tools: dict[str, float]
-    crowd: float
+    tools: dict[str, tuple[tuple[Budget, ...], Budget | None]]
+    crowd: tuple[float, float]
 
 
-MODES: Final = (
-    Limits("as shipped", snapshot=True, turn=0.03, tools={"read": 0.03, "bash true": 0.06}, crowd=40),
-    Limits("snapshots off", snapshot=False, turn=0.1, tools={"read": 0.06, "bash true": 0.06}, crowd=8),
+SHIPPED: Final = Limits(
+    "as shipped",
+    snapshot=True,
+    turn=0.04,
+    tools={
+        "read": ((Budget(0.06), Budget(12, ratio=False)), Budget(0.03)),
+        "bash true": ((Budget(0.12), Budget(28, ratio=False)), Budget(0.06)),
+    },
+    crowd=(25, 40),
 )
+BARE: Final = Limits(
+    "snapshots off",
+    snapshot=False,
+    turn=0.1,
+    tools={"read": ((), None), "bash true": ((), None)},
+    crowd=(6, 8),
+)
+MODES: Final = (SHIPPED, BARE)
 CROWD: Final = 64
 """So many sessions at once have a budget."""
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of `values` that at least `share` (0 to 1) of them do not exceed. Raises `ValueError` of none."""
-    if not values:
-        raise ValueError("a percentile of nothing")
-    ranked = sorted(values)
-    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
 def starts(houses: Sequence[House], plan: Plan) -> Iterator[Row]:
@@ -130,9 +118,15 @@ def starts(houses: Sequence[House], plan: Plan) -> Iterator[Row]:
                 server.turn(server.session())
                 time.sleep(SETTLE)
                 used[one].append(server.memory())
-    yield Row("start: first health answer", "ms", *both(statistics.median, ready), Budget(0.1))
-    yield Row("memory, idle", "MB", *both(statistics.median, idle), Budget(56, ratio=False))
-    yield Row("memory, after one turn", "MB", *both(statistics.median, used))
+    yield Row(
+        "start: first health answer",
+        "ms",
+        *both(ready),
+        (Budget(0.18), Budget(340, ratio=False)),
+        Budget(0.1),
+    )
+    yield Row("memory, idle", "MB", *both(idle), (Budget(56, ratio=False),), Budget(40, ratio=False))
+    yield Row("memory, after one turn", "MB", *both(used))
 
 
 def turns(servers: Sequence[Contender], plan: Plan, mode: Limits, url: str) -> Iterator[Row]:
@@ -148,15 +142,17 @@ def turns(servers: Sequence[Contender], plan: Plan, mode: Limits, url: str) -> I
             took[one].extend(times[WARMING:])
             model[one] = model_alone(url) * 1000
     own = [[value - model[one] for value in took[one]] for one in (0, 1)]
-    yield Row(f"{mode.what}: warm turn, p50", "ms", *both(statistics.median, own), Budget(mode.turn))
-    yield Row(f"{mode.what}: warm turn, p95", "ms", *both(functools.partial(percentile, share=0.95), own))
-    yield Row(f"{mode.what}: warm turn, processor time", "ms", *both(statistics.fmean, used))
+    budgets = (Budget(mode.turn), Budget(8, ratio=False))
+    yield Row(f"{mode.what}: warm turn, p50", "ms", *both(own), budgets, Budget(4, ratio=False))
+    yield Row(f"{mode.what}: warm turn, p95", "ms", *both(own, functools.partial(percentile, share=0.95)))
+    yield Row(f"{mode.what}: warm turn, processor time", "ms", *both(used, statistics.fmean))
     yield Row(f"{mode.what}: the model's own time, taken off", "ms", model[0], model[1])
 
 
 def tools(servers: Sequence[Contender], plan: Plan, mode: Limits) -> Iterator[Row]:
     """Turns of ten calls, one after another; a figure is of one call and the step that asks for it."""
-    for name, call in TOOLS.items():
+    for name in mode.tools:
+        call = TOOLS[name]
         took, used = empty(), empty()
         for _ in range(plan.rounds):
             for one, server in enumerate(servers):
@@ -166,8 +162,8 @@ def tools(servers: Sequence[Contender], plan: Plan, mode: Limits) -> Iterator[Ro
                 used[one].append((server.cpu() - before) * 1000 / CALLS / len(times))
                 took[one].extend(times[1:])
         what = f"{mode.what}: a call of {name}"
-        yield Row(what, "ms", *both(statistics.median, took), Budget(mode.tools[name]))
-        yield Row(f"{what}, processor time", "ms", *both(statistics.fmean, used))
+        yield Row(what, "ms", *both(took), *mode.tools[name])
+        yield Row(f"{what}, processor time", "ms", *both(used, statistics.fmean))
 
 
 def rested(servers: Sequence[Contender]) -> None:
@@ -200,12 +196,13 @@ def crowds(servers: Sequence[Contender], plan: Plan, mode: Limits) -> Iterator[R
             took[one].extend(times)
         name = f"{mode.what}: {sessions} at once" if sessions > 1 else f"{mode.what}: 1 session"
         judged = sessions == CROWD
-        middle, late = (both(functools.partial(percentile, share=share), took) for share in (0.5, 0.99))
-        limit = Budget(mode.crowd, least=True) if judged else None
-        yield Row(name, "turns/s", *both(statistics.median, rates), limit)
+        middle, late = (both(took, functools.partial(percentile, share=share)) for share in (0.5, 0.99))
+        floor, aim = (Budget(limit, least=True) for limit in mode.crowd)
+        sane = Budget(110, ratio=False, least=True)
+        yield Row(name, "turns/s", *both(rates), *(((floor, sane), aim) if judged else ()))
         yield Row(f"{name}, p50", "ms", *middle)
         yield Row(f"{name}, p99", "ms", *late)
-        spread = Budget(10, ratio=False) if judged else None
+        spread = (Budget(10, ratio=False),) if judged else ()
         yield Row(f"{name}, p99 / p50", "", late[0] / middle[0], late[1] / middle[1], spread)
 
 
@@ -247,17 +244,7 @@ def crowd(server: Server, sessions: int, each: int) -> tuple[float, list[float]]
     return sessions * each / took_whole, took
 
 
-def empty() -> tuple[list[float], list[float]]:
-    """Figures of both, none yet."""
-    return [], []
-
-
-def both(reckon: Callable[[Sequence[float]], float], found: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """What `reckon` makes of the figures of instar, and of those of opencode."""
-    return reckon(found[0]), reckon(found[1])
-
-
-def measure(programs: Sequence[Program], plan: Plan, files: int, show: Callable[[Row], None]) -> None:
+def measure(programs: Sequence[Program], plan: Plan, files: int, show: Show) -> None:
     """Measure everything in a project of so many files, and show each row as it comes."""
     with (
         tempfile.TemporaryDirectory(prefix="instar-beside-", ignore_cleanup_errors=True) as folder,
@@ -266,41 +253,124 @@ def measure(programs: Sequence[Program], plan: Plan, files: int, show: Callable[
         for mode in MODES:
             given = contender.settings(url, snapshot=mode.snapshot)
             houses = [House(Path(folder) / mode.what / one.name, one, given, files) for one in programs]
-            if mode.snapshot:
-                for row in starts(houses, plan):
-                    show(row)
-            with ExitStack() as stack:
-                servers = [stack.enter_context(house.serving()) for house in houses]
-                for server in servers:
-                    # What a program does once, after its first turn, is no part of a warm one.
-                    for _ in range(WARMING):
-                        server.turn(server.session())
-                for row in turns(servers, plan, mode, url):
-                    show(row)
-                for row in tools(servers, plan, mode):
-                    show(row)
-                for row in crowds(servers, plan, mode):
-                    show(row)
+            for row in played(houses, plan, mode, url):
+                show(row)
+        for row in evolving(Path(folder), programs, plan, files, url):
+            show(row)
 
 
-def said(row: Row) -> dict[str, Any]:
-    """A row as JSON: its fields, the budget in words, and whether it holds."""
-    return {**row._asdict(), "budget": str(row.budget) if row.budget else None, "holds": row.held}
+def played(houses: Sequence[House], plan: Plan, mode: Limits, url: str) -> Iterator[Row]:
+    """All scenes of two houses; those with `snapshot` alone are not done twice."""
+    if mode.snapshot:
+        yield from scenes.cold(houses, plan.amounts)
+        yield from starts(houses, plan)
+    with ExitStack() as stack:
+        servers = [warmed(stack.enter_context(house.serving())) for house in houses]
+        yield from turns(servers, plan, mode, url)
+        yield from tools(servers, plan, mode)
+        yield from crowds(servers, plan, mode)
+    if mode.snapshot:
+        with ExitStack() as stack:
+            servers = [warmed(stack.enter_context(house.serving())) for house in houses]
+            yield from scenes.streaming(servers, plan.amounts)
+    else:
+        with ExitStack() as stack:
+            servers = [warmed(stack.enter_context(house.serving())) for house in houses]
+            yield from scenes.growth(servers, plan.amounts, url)
+        yield from scenes.reloads(houses, plan.amounts)
+
+
+def warmed(server: Contender) -> Contender:
+    """Let a server do what it does once, after its first turns: it is no part of a warm one."""
+    for _ in range(WARMING):
+        server.turn(server.session())
+    return server
+
+
+def evolving(folder: Path, programs: Sequence[Program], plan: Plan, files: int, url: str) -> Iterator[Row]:
+    """instar with evolve and one hook script beside opencode without its evolve, as shipped; then evolve's own work.
+
+    opencode-evolve is in no registry, and one written anew from its README would measure its writer.
+    """
+    given = contender.settings(url, snapshot=True)
+    bot = scenes.workspace(folder / "bot")
+    variables: Sequence[dict[str, str]] = ({"INSTAR_WORKSPACE": str(bot), "INSTAR_TRUST": "all"}, {})
+    houses = [
+        House(folder / "evolve" / one.name, one, given, files, more)
+        for one, more in zip(programs, variables, strict=True)
+    ]
+    budgets = (Budget(92, ratio=False),), Budget(30, ratio=False)
+    mode = Limits("with evolve", snapshot=True, turn=1, tools={"read": budgets}, crowd=(0, 0))
+    ready = empty()
+    for _ in range(plan.starts):
+        for one, house in enumerate(houses):
+            with house.serving() as server:
+                ready[one].append(server.ready * 1000)
+    yield Row("with evolve: start, first health answer", "ms", *both(ready))
+    with ExitStack() as stack:
+        servers = [warmed(stack.enter_context(house.serving())) for house in houses]
+        for row in turns(servers, plan, mode, url):
+            yield row._replace(budgets=(), aim=None)
+        yield from tools(servers, plan, mode)
+        yield Row("with evolve: memory after", "MB", *scenes.remembered(servers))
+    yield from scenes.writes(folder / "writes", plan.amounts)
+
+
+def machine(opencode: Path, contenders: Path) -> dict[str, Any]:
+    """What the figures were taken on and of."""
+    package = json.loads((opencode / "node_modules" / "opencode-ai" / "package.json").read_text())
+    info = Path("/proc/cpuinfo").read_text()
+    models = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processor": models[0] if models else platform.machine(),
+        "cores": cores(),
+        "versions": {"opencode": package["version"], **others.versions(contenders)},
+    }
+
+
+def compared(url: str, installed: Path, runs: int) -> dict[str, Any]:
+    """Measure instar beside nanobot and the OpenHands SDK, and print it; the run as JSON."""
+    rows: list[others.Measured] = []
+    print(f"\n{'':<40}{''.join(f'{name:>12}' for name in others.NAMES)}")
+
+    def show(row: others.Measured) -> None:
+        rows.append(row)
+        print(row.line(), flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="instar-beside-", ignore_cleanup_errors=True) as folder:
+        missing = others.measure(Path(folder), url, installed, runs, show)
+    for name, why in missing.items():
+        print(f"{name}: not measured: {why}")
+    return {
+        "ran": others.RAN,
+        "lacks": others.LACKS,
+        "missing": missing,
+        "rows": [row._asdict() for row in rows],
+    }
 
 
 def main() -> int:
     """Parse the command line, measure, and say what was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.beside", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything: 75 seconds")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the rows to FILE, one JSON object a line"
-    )
+    parser.add_argument("--quick", action="store_true", help="less of everything: 3 minutes")
+    parser.add_argument("--long", action="store_true", help=f"let the growing session have {LONG} turns")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE, one JSON object")
     parser.add_argument(
         "--opencode",
         type=Path,
         metavar="FOLDER",
         default=Path(".venv/opencode"),
-        help="where npm installed opencode (default .venv/opencode)",
+        help="where npm installed opencode (default %(default)s)",
+    )
+    parser.add_argument(
+        "--contenders",
+        type=Path,
+        metavar="FOLDER",
+        default=others.FOLDER,
+        help="where nanobot and the OpenHands SDK are installed (default %(default)s)",
     )
     parser.add_argument(
         "--files",
@@ -314,8 +384,11 @@ def main() -> int:
         programs = [contender.instar(), contender.opencode(chosen.opencode)]
     except FileNotFoundError as error:
         parser.error(str(error))
+    plan = QUICK if chosen.quick else WHOLE
+    if chosen.long:
+        plan = plan._replace(amounts=plan.amounts._replace(turns=LONG))
     print(f"Python {sys.version.split()[0]}, {cores()} cores, a project of {chosen.files} files")
-    print(f"{'':<46}{'instar':>9}{'opencode':>10} {'':<8}{'ratio':>10}  budget")
+    print(HEAD)
     rows: list[Row] = []
 
     def show(row: Row) -> None:
@@ -323,12 +396,23 @@ def main() -> int:
         print(row.line(), flush=True)
 
     started = time.perf_counter()
-    measure(programs, QUICK if chosen.quick else WHOLE, chosen.files, show)
+    measure(programs, plan, chosen.files, show)
+    with modelled() as url:
+        other = compared(url, chosen.contenders, plan.starts)
+    took = round(time.perf_counter() - started)
     if chosen.json:
-        chosen.json.write_text("".join(json.dumps(said(row), ensure_ascii=False) + "\n" for row in rows))
+        run = {
+            "machine": machine(chosen.opencode, chosen.contenders),
+            "quick": chosen.quick,
+            "files": chosen.files,
+            "seconds": took,
+            "rows": [row.said() for row in rows],
+            "others": other,
+        }
+        chosen.json.write_text(json.dumps(run, ensure_ascii=False, indent=1) + "\n", "utf-8")
     missed = [row.what for row in rows if row.held is False]
     verdict = f"missed: {', '.join(missed)}" if missed else "every budget holds"
-    print(f"{time.perf_counter() - started:.0f} s; {verdict}")
+    print(f"{took} s; {verdict}")
     return 1 if missed else 0
 
 

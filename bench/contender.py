@@ -17,6 +17,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from bench.program import environment
@@ -73,9 +74,19 @@ def settings(url: str, *, snapshot: bool) -> dict[str, Any]:
 
 
 class House:
-    """A program's own folder: `project`, a git repository of `files` files, and a home with the person's settings."""
+    """A program's own folder: `project`, a git repository of `files` files, and a home with the person's settings.
 
-    def __init__(self, folder: Path, program: Program, given: Mapping[str, Any], files: int = FILES) -> None:
+    `variables` are further ones of its environment.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        program: Program,
+        given: Mapping[str, Any],
+        files: int = FILES,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.program = program
         self._folder = folder
         self.project = folder / "project"
@@ -88,6 +99,7 @@ class House:
             PWD=str(self.project),
             OPENCODE_DISABLE_AUTOUPDATE="1",
             OPENCODE_DISABLE_MODELS_FETCH="1",
+            **variables,
         )
         path = home / "config" / program.name / f"{program.name}.json"
         path.parent.mkdir(parents=True)
@@ -120,7 +132,10 @@ class House:
             contender = Contender(self.program.name, process, self._address(process))
             contender.call("GET", "/global/health")
             contender.ready = time.perf_counter() - started
-            yield contender
+            try:
+                yield contender
+            finally:
+                contender.close()
         finally:
             end(process)
             complaints.close()
@@ -143,14 +158,22 @@ class House:
 
 
 class Contender:
-    """A running server without a password, on loopback. `ready`: seconds to its first health answer."""
+    """A running server without a password, on loopback, at `url`. `ready`: seconds to its first health answer."""
 
     def __init__(self, name: str, process: "subprocess.Popen[bytes]", url: str) -> None:
         self.name = name
         self.ready = 0.0
         self._process = process
+        self.url = url
+        self.pid = process.pid
         self._place = urllib.parse.urlsplit(url).netloc
         self._connections = threading.local()
+        self._opened: list[http.client.HTTPConnection] = []
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in self._opened:
+            connection.close()
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Ask over this thread's connection. Raises `RuntimeError` with the answer unless it is 200."""
@@ -202,6 +225,7 @@ class Contender:
         if connection is None or gone(connection):
             connection = http.client.HTTPConnection(self._place, timeout=PATIENCE)
             self._connections.one = connection
+            self._opened.append(connection)
         data = None if body is None else json.dumps(body).encode()
         connection.request(method, path, data, {"Content-Type": "application/json"})
         answer = connection.getresponse()

@@ -2,7 +2,7 @@
 
 One change of a Python script with a test, from the call to its answer, in a small workspace and in one of 2,000
 files, without records and with 50 to replay. *The test's own time* is that of the test run by itself, *the replay's*
-that of its whole stage. *The rest* is what the gate adds: the parse with its start of the script, the copies and
+that of its whole stage. *The rest* is what the gate adds: the parse, which runs beside the test, the copies and
 sandboxes, the check of the ledger, the install with its commit and a new discover, and what is written down.
 """
 
@@ -144,8 +144,7 @@ async def measure(writing: Writing, what: str, runs: int, show: Show) -> None:
             "the test's own": own,
             "the replay's own": replay,
             "the rest": took - own - replay,
-            "of it the parse": stages["parse"],
-            "of it the test's sandbox": stages["test"] - own,
+            "of it the parse and the sandboxes": stages["parse"] + stages["test"] - own,
             "of it all else": took - sum(stages.values()),
         }
         for name, value in made.items():

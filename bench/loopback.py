@@ -1,12 +1,17 @@
 """A model that costs next to nothing: `python -m bench.loopback` prints its address and serves.
 
-Chat Completions over keep-alive connections on one asyncio loop; each answer is one write, so that what is measured is
+Chat Completions over keep-alive connections on one asyncio loop; an answer is one write, so that what is measured is
 the program that asked. What it says follows from the request's body, in the words of `bench.acting`: a line
-`call NAME {json}` of the last user message is one step. A GET answers with the body of the last request, so that a
-bench can send it again and learn what the model alone takes.
+`call NAME {json}` of the last user message is one step. A line `deltas N` in the last message is answered by so many
+deltas of one word; `paced N` by the same one by one, as a model would say them. Who does not ask for a stream gets one
+object. A GET answers with the body of the last request, so that a bench can send it again and learn what the model
+alone takes.
 """
 
 import asyncio
+import json
+import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +19,16 @@ import msgspec
 from bench.acting import CALL, openai_events, told_openai
 
 HEAD_END: Final = b"\r\n\r\n"
+DELTAS: Final = re.compile(r"^(deltas|paced) (\d+)$", re.MULTILINE)
+PACE: Final = 0.0002
+"""Seconds between the deltas of a long answer; a timer takes as long again."""
 
 
 class Asked(msgspec.Struct):
     """What of a request decides the answer; the tools are passed over."""
 
     messages: list[dict[str, Any]]
+    stream: bool = False
 
 
 class Loopback(asyncio.Protocol):
@@ -30,6 +39,7 @@ class Loopback(asyncio.Protocol):
     def __init__(self) -> None:
         self._read = bytearray()
         self._transport: asyncio.Transport | None = None
+        self._pacing: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the way back."""
@@ -43,13 +53,31 @@ class Loopback(asyncio.Protocol):
             method, body, length = found
             del self._read[:length]
             assert self._transport is not None
-            self._transport.write(self._answer(method, body))
+            self._answer(self._transport, method, body)
 
-    def _answer(self, method: bytes, body: bytes) -> bytes:
+    def _answer(self, transport: asyncio.Transport, method: bytes, body: bytes) -> None:
         if method == b"GET":
-            return framed(b"application/json", Loopback.last)
+            transport.write(framed(b"application/json", Loopback.last))
+            return
         Loopback.last = body
-        return framed(b"text/event-stream", answer(body))
+        asked = msgspec.json.decode(body, type=Asked)
+        found = DELTAS.search(last_text(asked.messages))
+        events = list(deltas(int(found[2])) if found else answer(asked, len(body) // 4))
+        if not asked.stream:
+            transport.write(framed(b"application/json", whole(events)))
+            return
+        data = framed(b"text/event-stream", "".join(f"data: {event}\n\n" for event in events).encode())
+        if found and found[1] == "paced":
+            self._pacing = asyncio.create_task(paced(transport, data))
+        else:
+            transport.write(data)
+
+
+async def paced(transport: asyncio.Transport, data: bytes) -> None:
+    """Write an answer event by event, `PACE` seconds apart: what comes at once, a program may take at once."""
+    for line in data.split(b"\n\n")[:-1]:
+        transport.write(line + b"\n\n")
+        await asyncio.sleep(PACE)
 
 
 def split(read: bytes | bytearray) -> tuple[bytes, bytes, int] | None:
@@ -71,14 +99,46 @@ def split(read: bytes | bytearray) -> tuple[bytes, bytes, int] | None:
     return bytes(read[: read.find(b" ")]), bytes(read[start:length]), length
 
 
-def answer(body: bytes) -> bytes:
-    """The server-sent events that answer a request of Chat Completions."""
-    messages = msgspec.json.decode(body, type=Asked).messages
-    steps, done = told_openai(messages)
+def answer(asked: Asked, size: int) -> Iterator[str]:
+    """The chunks that answer a request of Chat Completions of so many tokens."""
+    steps, done = told_openai(asked.messages)
     calls = CALL.findall(steps[done]) if done < len(steps) else []
     # Ids of calls follow from how much was said before, so that they differ within a session.
-    events = openai_events(f"step {len(messages)}", calls, len(body) // 4)
-    return "".join(f"data: {event}\n\n" for event in events).encode()
+    yield from openai_events(f"step {len(asked.messages)}", calls, size)
+
+
+def last_text(messages: list[dict[str, Any]]) -> str:
+    """The text of the last message; empty unless a user's."""
+    last = messages[-1]
+    if last["role"] != "user":
+        return ""
+    content = last["content"]
+    return content if isinstance(content, str) else "\n".join(one.get("text", "") for one in content)
+
+
+def deltas(count: int) -> Iterator[str]:
+    """The chunks of an answer of so many words."""
+    word = json.dumps({"choices": [{"index": 0, "delta": {"content": "word "}}]})
+    yield from [word] * count
+    yield json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    yield json.dumps({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": count}})
+    yield "[DONE]"
+
+
+def whole(events: list[str]) -> bytes:
+    """The answer of these chunks in one piece."""
+    chunks = [json.loads(event) for event in events[:-1]]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    message: dict[str, Any] = {"role": "assistant"}
+    message["content"] = "".join(one["delta"].get("content", "") for one in choices)
+    if calls := [call for one in choices for call in one["delta"].get("tool_calls", [])]:
+        message["tool_calls"] = calls
+    reason = choices[-1]["finish_reason"]
+    usage = {**chunks[-1]["usage"], "total_tokens": sum(chunks[-1]["usage"].values())}
+    head = {"id": "answer", "object": "chat.completion", "created": 0, "model": "m", "usage": usage}
+    return json.dumps(
+        {**head, "choices": [{"index": 0, "finish_reason": reason, "message": message}]}
+    ).encode()
 
 
 def framed(kind: bytes, body: bytes) -> bytes:

@@ -31,11 +31,13 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **more}
 
 
-def timed(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> Cost:
-    """Run instar to its end. Raises `RuntimeError` with what it printed when it fails."""
+def timed(
+    arguments: Sequence[str], folder: Path, env: Mapping[str, str], command: Sequence[str] = COMMAND
+) -> Cost:
+    """Run `command`, instar unless told, to its end. Raises `RuntimeError` with what it printed when it fails."""
     started = time.perf_counter()
     process = subprocess.Popen(
-        [*COMMAND, *arguments],
+        [*command, *arguments],
         cwd=folder,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -49,7 +51,8 @@ def timed(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> Cos
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     if process.returncode != 0:
-        raise RuntimeError(f"instar {' '.join(arguments)} exited {process.returncode}: {printed.decode()}")
+        line = " ".join([*command, *arguments])
+        raise RuntimeError(f"{line} exited {process.returncode}: {printed.decode(errors='replace')}")
     return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 

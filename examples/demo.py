@@ -134,7 +134,7 @@ def main() -> int:
     say("\n✓", "The agent gave itself a tool: tested, refused once, installed, committed, and used.", GREEN)
     command = Path(sys.executable).with_name("instar")
     print(
-        f"\nNext, a workspace of your own: {command} init FOLDER   (docs/tutorials/tour.md goes on from there)"
+        f"\nNext, a workspace of your own: {command} init FOLDER   (docs/tutorials/first-agent.md goes on from there)"
     )
     return 0
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from release.page import ROOT, Failed, person, record, run, table
+from release.page import ROOT, Failed, person, record, run, table, uv
 
 HEAD = ("system", "machine", "Python", "way", "version", "demo", "tour", "e2e")
 KEYS = 4
@@ -143,11 +143,12 @@ def same(what: str, files: Sequence[Path]) -> None:
 
 
 def whole(wheel: Path, checkout: Path) -> None:
-    """Raise `Failed` where the wheel lacks a file of the package, or has one that is not in the commit."""
+    """Raise `Failed` where the wheel lacks a file of the package or a page, or has one that is not in the commit."""
     tracked = set(run("git", "-C", checkout / "src", "ls-files", "instar").split("\n")) - {""}
+    tracked |= {f"instar/{page}" for page in run("git", "-C", checkout, "ls-files", "docs/*.md").split()}
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if name.startswith("instar/")}
-    if packed - {"instar/_version.py"} != tracked:
+        packed = {name for name in archive.namelist() if name.startswith("instar/")} - {"instar/_version.py"}
+    if packed != tracked:
         raise Failed(f"wheel and commit differ in {sorted(packed ^ tracked)}")
 
 
@@ -174,11 +175,6 @@ def with_uv(there: Environment, wheel: str) -> Path:
     there.run(uv(), "tool", "install", "--quiet", "--python", there.python, wheel)
     command = there.home / ".local" / "bin" / "instar"
     return command.resolve().parent
-
-
-def uv() -> str:
-    """The program uv: that of this environment."""
-    return shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or "uv"
 
 
 WAYS: dict[str, Callable[[Environment, str], Path]] = {"pip": with_pip, "pipx": with_pipx, "uv": with_uv}

@@ -1,7 +1,9 @@
 """The tables of the page that says where instar was installed; and programs that are run for them."""
 
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -36,6 +38,11 @@ def run(
         said = "\n".join(done.stdout.strip().splitlines()[-lines:])
         raise Failed(f"{' '.join(str(word) for word in words)}: exit code {done.returncode}\n{said}")
     return done.stdout
+
+
+def uv() -> str:
+    """The program uv: that of this environment, else that of the `PATH`."""
+    return shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or "uv"
 
 
 def person(home: Path) -> dict[str, str]:

@@ -21,7 +21,8 @@ from tests import somebody
 from instar.wire.document import parse_jsonc
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TOP = ("README.md", "AGENTS.md", "SECURITY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 # The picture of the rooms is held against the code by tests/test_floors.py.
 KINDS = {"console", "json", "jsonc", "python", "text", "markdown", "sql", "mermaid", ""}
 
@@ -114,6 +115,12 @@ def test_a_page_is_short_enough_to_be_read(page: Path) -> None:
     generated = r"<!--[^>]*\bbegin\b.*?<!--[^>]*\bend\b[^>]*-->"
     words = len(re.sub(generated, "", page.read_text("utf-8"), flags=re.DOTALL).split())
     assert words <= WORDS, f"{words} words"
+
+
+def test_no_two_pages_have_one_name() -> None:
+    """A message or a command names a page without its folder."""
+    names = [page.stem for page in (ROOT / "docs").rglob("*.md") if page.stem != "index"]
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("section", ["tutorials", "guides", "concepts", "reference"])

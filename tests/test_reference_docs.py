@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from tests.campaign.faults import EXPECTED, PLACES
 
+from instar.cli.program import table as commands
 from instar.plugin import Ask
 from instar.plugins.files.formatter import FORMATTERS
 from instar.plugins.files.servers import SERVERS
@@ -271,6 +272,13 @@ def test_the_reference_in_the_docs_is_what_the_code_has(page: str, part: str) ->
 def test_every_built_in_tool_stands_in_the_table_of_permissions() -> None:
     offered = builtin(subagents=[("a", "b")], skills={"release": ("description", "release")}, questions=True)
     assert set(SAMPLES) == set(offered) - {"invalid"}
+
+
+def test_every_command_stands_in_the_table_of_commands() -> None:
+    page = (DOCS / "reference/cli.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`instar [^|]+)", page, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(?:instar )?([\w-]+)", row)}
+    assert set(commands()) <= named
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 import errno
+import os
 import subprocess
 import sys
 
@@ -82,3 +83,49 @@ def test_a_limit_on_the_size_of_files_is_named(machine):
     assert done.returncode == 1
     assert b"ulimit -f" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_a_home_that_cannot_be_written_is_said_and_another_data_folder_serves(clean_environment, tmp_path):
+    home, folder = tmp_path / "home", tmp_path / "work"
+    home.chmod(0o555)
+    folder.mkdir()
+    for one in (tmp_path, *tmp_path.parents):
+        if one.is_relative_to(tmp_path.parents[2]):
+            one.chmod(0o755)
+    folder.chmod(0o777)
+    # Root may write everywhere, so somebody else runs it, who may read all as root may.
+    nobody = [
+        "setpriv",
+        "--reuid=65534",
+        "--clear-groups",
+        "--inh-caps=+dac_read_search",
+        "--ambient-caps=+dac_read_search",
+    ]
+    command = [
+        *(nobody if os.geteuid() == 0 else []),
+        sys.executable,
+        "-m",
+        "instar",
+        "run",
+        "-m",
+        "scripted/echo",
+        "hello",
+    ]
+
+    def run(**more):
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={**clean_environment, **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    refused = run()
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), refused.stderr
+    assert "Permission denied" in refused.stderr
+    assert "INSTAR_DATA=FOLDER" in refused.stderr
+    served = run(INSTAR_DATA=str(folder / "data"))
+    assert (served.returncode, served.stdout) == (0, "hello\n"), served.stderr
+    assert not list(home.iterdir())

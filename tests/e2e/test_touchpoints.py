@@ -99,13 +99,17 @@ async def test_a_plugin_takes_messages_out_and_puts_others_in_their_place(house:
     assert users(await door.stored(session)) == ["one", "two"]
 
 
-async def test_a_turn_leaves_opencodes_rows_in_the_database(house: Machine) -> None:
+async def test_a_turn_leaves_opencodes_rows_in_the_database(
+    house: Machine, request: pytest.FixtureRequest
+) -> None:
     house.says(SCRIPT)
     door = await house.open()
     session = await door.session()
     await door.ask(session, "go")
     await door.runtime.close()
-    rows = sqlite3.connect(f"file:{house.data / 'instar.db'}?mode=ro", uri=True)
+    request.addfinalizer(
+        (rows := sqlite3.connect(f"file:{house.data / 'instar.db'}?mode=ro", uri=True)).close
+    )
     rows.row_factory = sqlite3.Row
     (row,) = rows.execute("SELECT * FROM session WHERE id = ?", (session,)).fetchall()
     assert (row["directory"], row["title"], row["parent_id"]) == (str(house.folder), "named", None)

@@ -356,6 +356,9 @@ def test_whatever_a_name_became_it_is_put_back(
         was, tree = contents(project), await taken(snapshot)
         for name, (_, after) in zip("xy", shapes, strict=True):
             _shape(project / name, after)
+        patch = await snapshot.patch(tree)
+        # Another runtime has to ask git for the difference.
+        assert patch == await Snapshot.of(processes, found, root / "data", root, None).patch(tree)
         done = await put_back(snapshot, tree)
         assert contents(project) == was
         assert done.kept == []

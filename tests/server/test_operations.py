@@ -98,7 +98,7 @@ def group(path: str) -> str:
 
 
 def row(bound: Bound) -> str:
-    """The line of an operation: what is asked, what it takes, what it does."""
+    """The line of an operation: what is asked, what it does, what it takes."""
     takes = signature(bound.handler)
     query = [f"`?{name}`" for name in fields(takes.query)]
     body = [f"`{name}`" for name in fields(takes.body)]
@@ -109,7 +109,7 @@ def row(bound: Bound) -> str:
     meanings = [about(takes.query) if query else "", about(takes.body) if len(body) > 1 else ""]
     taken = "<br>".join(filter(None, [", ".join([*query, *body]), *meanings]))
     path = bound.operation.path.replace(":path}", "}")
-    cells = [f"`{bound.operation.method} {path}`", taken, f"{bound.summary} {bound.description}".strip()]
+    cells = [f"`{bound.operation.method} {path}`", f"{bound.summary} {bound.description}".strip(), taken]
     return f"| {' | '.join(cell.replace('|', _BAR).replace('``', '`') for cell in cells)} |\n"
 
 
@@ -130,7 +130,7 @@ def table() -> str:
     found: dict[str, list[str]] = {title: [] for title in GROUPS}
     for bound in every():
         found[group(bound.operation.path)].append(row(bound))
-    head = "| request | takes | does |\n| --- | --- | --- |\n"
+    head = "| request | does | takes |\n| --- | --- | --- |\n"
     parts = [f"## {title}\n\n{head}{''.join(rows)}" for title, rows in found.items()]
     return "\n" + "\n".join([*parts, departures()]) + "\n"
 

@@ -235,7 +235,9 @@ async def test_a_damaged_database_is_refused_with_what_to_do(path: Path) -> None
 async def test_a_place_that_cannot_be_written_to_is_refused_with_what_to_do(
     closed_folder: Path, name: str
 ) -> None:
-    assert "make the file and its folder writable" in await refused(closed_folder / name)
+    assert "make the file and its folder writable, or name another data folder" in await refused(
+        closed_folder / name
+    )
 
 
 @pytest.mark.parametrize("kind", ["folder", "file in the way"])

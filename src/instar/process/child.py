@@ -28,6 +28,8 @@ DRAIN: Final = 0.2
 """Seconds for which a pipe is still read after the child has gone."""
 
 _SWEEPS: Final = 5
+_CHUNK: Final = 1 << 18
+"""Bytes that are read at once."""
 
 MIB: Final = 1 << 20
 
@@ -93,7 +95,7 @@ class Child(asyncio.SubprocessProtocol):
 
     async def exit(self, timeout: float | None) -> bool:
         """Wait for the child's exit; False when `timeout` seconds passed first."""
-        await asyncio.wait([self._exited], timeout=timeout)
+        await _settled(self._exited, timeout)
         if self._failure is not None:
             raise self._failure
         return self._exited.done()
@@ -167,17 +169,17 @@ class Child(asyncio.SubprocessProtocol):
 
     async def _end(self) -> None:
         if self._starting is not None:
-            await asyncio.wait([self._starting])
+            await _settled(self._starting, None)
         if self._transport is not None:
             await self._end_group(self._transport.get_pid())
             if not self.launched:
                 self._sweep(self._transport.get_pid())
             self._transport.close()
-            await asyncio.wait([self._lost], timeout=GRACE)
+            await _settled(self._lost, GRACE)
 
     async def _end_group(self, group: int) -> None:
         if self._exited.done():
-            await asyncio.wait([self._drained], timeout=DRAIN)
+            await _settled(self._drained, DRAIN)
         if send(group, signals.SIGTERM):
             await self._gone(group, GRACE)
             if lives(group) and send(group, signals.SIGKILL):
@@ -196,6 +198,12 @@ class Child(asyncio.SubprocessProtocol):
         while time.monotonic() < until and lives(group):
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.02)
+
+
+async def _settled(future: asyncio.Future[None], timeout: float | None) -> None:
+    """Wait for it at most `timeout` seconds; at once where it is done, since each wait is a round of the event loop."""
+    if not future.done():
+        await asyncio.wait([future], timeout=timeout)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -235,8 +243,8 @@ class ForkedProcess(asyncio.SubprocessTransport):
         self._over = over
         self._pid = 0
         self._code: int | None = None
-        self._ours: dict[int, BinaryIO] = {}
-        self._pipes: dict[int, asyncio.BaseTransport] = {}
+        self._pipes: dict[int, BinaryIO | asyncio.BaseTransport] = {}
+        self._rest = b""
         self._closed = False
 
     def open(self, stdin: Feed, merge: bool) -> list[int]:
@@ -254,7 +262,8 @@ class ForkedProcess(asyncio.SubprocessTransport):
 
     def _pipe(self, fd: int) -> int:
         reading, writing = os.pipe()
-        self._ours[fd] = os.fdopen(reading, "rb", 0)
+        os.set_blocking(reading, False)
+        self._pipes[fd] = os.fdopen(reading, "rb", 0)
         return writing
 
     def _feed(self, stdin: Feed) -> int:
@@ -263,27 +272,50 @@ class ForkedProcess(asyncio.SubprocessTransport):
         if not stdin:
             return os.open(os.devnull, os.O_RDWR)
         reading, feed = os.pipe()
-        self._ours[0] = os.fdopen(feed, "wb", 0)
+        os.set_blocking(feed, False)
+        # As much as the pipe holds, which mostly is all of it.
+        self._rest = stdin[os.write(feed, stdin) :]
+        if self._rest:
+            self._pipes[0] = os.fdopen(feed, "wb", 0)
+        else:
+            os.close(feed)
         return reading
 
-    async def connect(self, stdin: Feed) -> None:
-        """Read its output and write `stdin`, in the background."""
+    async def connect(self) -> None:
+        """Read its output and write what is left of `stdin`, in the background."""
         loop = asyncio.get_running_loop()
-        for fd, file in self._ours.items():
-            if fd == 0:
-                feed, _ = await loop.connect_write_pipe(lambda: _Pipe(self, 0), file)
-                self._pipes[0] = feed
-                # A script that stops reading breaks the pipe, which is its right.
-                assert isinstance(stdin, bytes)
-                feed.write(stdin)
-                feed.write_eof()
-            else:
-                self._pipes[fd], _ = await loop.connect_read_pipe(lambda fd=fd: _Pipe(self, fd), file)  # type: ignore[misc]
+        for fd, file in list(self._pipes.items()):
+            assert not isinstance(file, asyncio.BaseTransport)
+            if fd:
+                loop.add_reader(file, self._read, fd, file)
+                continue
+            feed, _ = await loop.connect_write_pipe(lambda: _Feed(self), file)
+            self._pipes[0] = feed
+            # A script that stops reading breaks the pipe, which is its right.
+            feed.write(self._rest)
+            feed.write_eof()
+
+    def _read(self, fd: int, file: BinaryIO) -> None:
+        try:
+            data = os.read(file.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
+        if data:
+            self.child.pipe_data_received(fd, data)
+        else:
+            self._shut(fd)
+
+    def _shut(self, fd: int) -> None:
+        pipe = self._pipes[fd]
+        if not isinstance(pipe, asyncio.BaseTransport):
+            asyncio.get_running_loop().remove_reader(pipe)
+            self.lost(fd, None)
+        pipe.close()
 
     def abandon(self) -> None:
         """Let go of a call that was not begun."""
-        for fd, file in self._ours.items():
-            self._pipes.get(fd, file).close()
+        for fd in list(self._pipes):
+            self._shut(fd)
         self._over(self)
 
     def begin(self, pid: int) -> None:
@@ -324,8 +356,8 @@ class ForkedProcess(asyncio.SubprocessTransport):
         if self._closed:
             return
         self._closed = True
-        for pipe in self._pipes.values():
-            pipe.close()
+        for fd in list(self._pipes):
+            self._shut(fd)
         self._over(self)
         self._settle()
 
@@ -342,18 +374,14 @@ class ForkedProcess(asyncio.SubprocessTransport):
             self.child.connection_lost(None)
 
 
-class _Pipe(asyncio.Protocol):
-    """One end of one pipe."""
+class _Feed(asyncio.Protocol):
+    """The way of what a pipe did not hold at once."""
 
-    def __init__(self, call: ForkedProcess, fd: int) -> None:
+    def __init__(self, call: ForkedProcess) -> None:
         self._call = call
-        self._fd = fd
-
-    def data_received(self, data: bytes) -> None:
-        self._call.child.pipe_data_received(self._fd, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._call.lost(self._fd, exc)
+        self._call.lost(0, exc)
 
 
 class Capture:

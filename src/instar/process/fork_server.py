@@ -273,7 +273,7 @@ class ForkServer:
                 raise OSError("the request is too large")
             socket.send_fds(self._socket, [data], theirs)
             # Meanwhile it forks.
-            await call.connect(stdin)
+            await call.connect()
             await asyncio.wait([call.begun], timeout=_BEGIN)
         except (OSError, ValueError) as error:
             log.debug("warm=refused reason=%s", error)

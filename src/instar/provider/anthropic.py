@@ -113,8 +113,8 @@ class _Block(msgspec.Struct):
     given: Any = None
 
 
-Turn = tuple[str, list[bytes]]
-"""A role and the JSON of its blocks."""
+Turn = tuple[str, bytes]
+"""A role and its message's JSON, without a mark."""
 
 
 class MessagesReader(ResponseReader):
@@ -330,7 +330,8 @@ class MessagesConverter(Converter[list[Turn]]):
             content = user_content(message.parts)
             found = [("user", [_text(one) if isinstance(one, str) else self._file(one) for one in content])]
         turns = [(role, [encode(block) for block in blocks]) for role, blocks in found if blocks]
-        return turns, b"".join([b"".join([role.encode(), *blocks]) for role, blocks in turns])
+        data = b"".join([b"".join([role.encode(), *blocks]) for role, blocks in turns])
+        return [(role, _message(role, blocks)) for role, blocks in turns], data
 
     def _step(self, parts: list[Part], same: bool) -> list[tuple[str, list[Plain]]]:
         said = [block for part in parts if (block := _said(part, same)) is not None]
@@ -398,20 +399,29 @@ def _conversation(turns: list[Turn]) -> bytes:
 
     Anthropic wants a user turn first, and no two turns of one role in a row: those are joined.
     """
-    found: list[Turn] = []
-    for role, blocks in turns:
-        if found and found[-1][0] == role:
-            found[-1] = (role, [*found[-1][1], *blocks])
-        else:
-            found.append((role, blocks))
-    if found and found[0][0] != "user":
-        found.insert(0, ("user", [encode(_text(BEGINNING))]))
-    marked = [index for index, (role, _) in enumerate(found) if role == "user"][-2:]
-    messages = [
-        b'{"role":"' + role.encode() + b'","content":' + _array(blocks, marked=index in marked) + b"}"
-        for index, (role, blocks) in enumerate(found)
-    ]
-    return b"[" + b",".join(messages) + b"]"
+    if turns and turns[0][0] != "user":
+        turns = [("user", _message("user", [encode(_text(BEGINNING))])), *turns]
+    messages: list[bytes] = []
+    persons: list[int] = []
+    last = ""
+    for role, message in turns:
+        if role == last:
+            messages[-1] = messages[-1][: -len(_END)] + b"," + message[len(_message(role, [])) - len(_END) :]
+            continue
+        if role == "user":
+            persons.append(len(messages))
+        messages.append(message)
+        last = role
+    for place in persons[-2:]:
+        messages[place] = messages[place][: -len(_END) - 1] + MARK + _END
+    return b"[%b]" % b",".join(messages)
+
+
+_END: Final = b"]}"
+
+
+def _message(role: str, blocks: list[bytes]) -> bytes:
+    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(blocks))
 
 
 @Remembered

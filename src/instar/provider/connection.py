@@ -21,7 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
@@ -64,6 +64,7 @@ PER_TOKEN: Final = 4
 FILE_TOKENS: Final = 1_500
 """Tokens that an attached picture or document is taken for: a model does not read its base64 text."""
 _CONNECT_TIMEOUT: Final = 10.0
+_WRITE_TIMEOUT: Final = 60.0
 _DRAIN: Final = 0.25
 _BASE64: Final = late_pattern(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/=]{2000,}"')
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -281,12 +282,18 @@ class HTTPAdapter(ABC):
     ) -> AsyncIterator[httpx2.Response]:
         """Send the request; yields a successful response whose body is not yet read."""
         try:
-            sending = client.build_request(
+            waits = {
+                "read": timeouts.idle,
+                "connect": _CONNECT_TIMEOUT,
+                "write": _WRITE_TIMEOUT,
+                "pool": None,
+            }
+            sending = httpx2.Request(
                 "POST",
-                self.url(request.model),
+                _address(self.url(request.model)),
                 content=body,
                 headers=self._all_headers(request),
-                timeout=httpx2.Timeout(timeouts.idle, connect=_CONNECT_TIMEOUT, write=60.0, pool=None),
+                extensions={"timeout": waits},
             )
             async with asyncio.timeout(timeouts.header):
                 response = await _sent(client, sending)
@@ -312,6 +319,7 @@ class HTTPAdapter(ABC):
             "accept": "text/event-stream, application/json",
             # A compressed stream is held back by proxies until there is enough of it.
             "accept-encoding": "identity",
+            "connection": "keep-alive",
             "content-type": "application/json",
             "user-agent": "instar",
             **self.headers(request),
@@ -348,6 +356,15 @@ class HTTPAdapter(ABC):
         )
         self._clients.add(client)
         return client
+
+
+@lru_cache
+def _address(url: str) -> httpx2.URL:
+    """Return a URL in httpx2's form. Raises `httpx2.InvalidURL`."""
+    found = httpx2.URL(url)
+    if not found.host:
+        raise httpx2.InvalidURL("it names no host")
+    return found
 
 
 @cache

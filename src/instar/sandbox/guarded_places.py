@@ -114,7 +114,9 @@ class GuardedPlaces:
             yield
         finally:
             self._writers -= 1
-            self._look()
+            # While another block runs, `take` looks.
+            if not self._writers:
+                self._look()
 
     def take(self) -> list[GuardedChange]:
         """Return what changed and still differs, the shallow first, and take all as it is now."""

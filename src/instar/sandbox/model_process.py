@@ -186,7 +186,7 @@ class Children(Processes):
 
         For tools that do so in instar itself, where no shield is. The deepest place that holds the path decides.
         """
-        kind = _deepest(self._guarded(), path.resolve())
+        kind = _deepest(self._guarded(), os.path.realpath(path))
         if kind == "hidden":
             return f"{path} is instar's own: it is neither read nor written for the model"
         if kind == "readonly" and writing:
@@ -226,13 +226,13 @@ def _make(level: Level, folders: Collection[Path], files: Collection[Path] = ())
             path.touch() if path in files else path.mkdir(parents=True, exist_ok=True)
 
 
-def _deepest(found: "GuardedPaths", path: Path) -> str:
+def _deepest(found: "GuardedPaths", path: str) -> str:
     """The kind of the deepest place that holds `path`, "" for none; at one place what a shield puts on top."""
     kinds = (("readonly", found.readonly), ("hidden", found.hidden), ("writable", found.writable))
     holding = [
-        (len(folder.parts), rank, kind)
+        (len(str(folder)), rank, kind)
         for rank, (kind, folders) in enumerate(kinds)
         for folder in folders
-        if path.is_relative_to(folder)
+        if f"{path}/".startswith(f"{str(folder).rstrip('/')}/")
     ]
     return max(holding)[2] if holding else ""

@@ -31,7 +31,8 @@ _SMALL: Final = 1 << 16
 _PREFIX: Final = "instar-copy-"
 _OLD: Final = 3600.0
 _LOOKED: Final[set[Path]] = set()
-_STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# macOS has none; it has no level that makes a place either.
+_STEP: Final = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CAPABILITIES: Final = ("--cap-drop", "ALL")
 """Root without a user namespace of its own could change the network that it shares."""
 _Identity = tuple[int, int]

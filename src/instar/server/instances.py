@@ -158,6 +158,8 @@ class Instances:
         session = await asked.instance.store.whereabouts(session_id)
         if session is None:
             raise NotFound(f"Session not found: {session_id}")
+        if session.directory == str(asked.instance.directory):
+            return asked
         # A folder that is gone cannot be opened: then the request's own must do.
         return await self.get(session.directory) if is_folder(session.directory) else asked
 

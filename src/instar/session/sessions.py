@@ -111,7 +111,9 @@ class Sessions:
         self._project = project
         self._directory = directory
         self._open: WeakValueDictionary[str, SessionState] = WeakValueDictionary()
-        self._recent: dict[str, SessionState] = {}
+        self._recent: dict[str, tuple[SessionState, int]] = {}
+        """Sessions that stay in memory, used last at the end, with what each counted for when it was used."""
+        self._size = 0
         self._opening = asyncio.Lock()
         self.resumes = False
         """Whether a turn that another process left unfinished is gone on with; else it ends as interrupted."""
@@ -180,17 +182,21 @@ class Sessions:
         One that somebody still has stays the open one; who asks for another one later gets it read anew.
         """
         self._open[live.id] = live
-        self._recent.pop(live.id, None)
-        self._recent[live.id] = live
-        size = sum([_STATE + len(one.history) for one in self._recent.values()])
-        for one in list(self._recent.values())[:-1] if size > _KEPT else ():
-            if size > _KEPT and one.is_plain:
-                size -= _STATE + len(one.history)
-                del self._recent[one.id]
+        self._let_go_of(live.id)
+        size = _STATE + len(live.history)
+        self._recent[live.id] = live, size
+        self._size += size
+        for one, _ in list(self._recent.values())[:-1] if self._size > _KEPT else ():
+            if self._size > _KEPT and one.is_plain:
+                self._let_go_of(one.id)
+
+    def _let_go_of(self, session_id: str) -> None:
+        _, size = self._recent.pop(session_id, (None, 0))
+        self._size -= size
 
     def _forget(self, session_id: str) -> None:
         self._open.pop(session_id, None)
-        self._recent.pop(session_id, None)
+        self._let_go_of(session_id)
 
     def known(self, session_id: str) -> SessionState | None:
         """Return a session that is open here, or None."""

@@ -77,6 +77,10 @@ _PATHS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Where in a session's wire form each column of its row stands, in the order of the statements."""
 
+_PLACES: Final = tuple((column, path[:-1], path[-1]) for column, path in _PATHS.items())
+"""A column, the objects that lead to its value, and the value's key."""
+_INNER: Final = tuple((column, path[:-2], path[-2]) for column, path in reversed(_PATHS.items()) if path[1:])
+"""The same of the object that holds the value, inner ones first."""
 COLUMNS: Final = tuple(_PATHS)
 """The columns of a session's row, in the order that `session_of` takes them."""
 
@@ -96,7 +100,7 @@ def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
     # Through JSON: a column can hold no half of a surrogate pair, which a model may have put in a title.
     left: Plain = wire.parse(wire.encode(session))
     columns: dict[str, Any] = {}
-    for column, (*parents, key) in _PATHS.items():
+    for column, parents, key in _PLACES:
         place: Any = left
         for parent in parents:
             place = place.get(parent) if isinstance(place, dict) else None
@@ -104,14 +108,13 @@ def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
         if value is not None:
             del place[key]
         columns[column] = json_text(value) if column in _JSON and value is not None else value
-    for column, (*parents, _) in reversed(_PATHS.items()):
-        if parents and columns[column] is not None:
-            *above, name = parents
+    for column, parents, key in _INNER:
+        if columns[column] is not None:
             place = left
-            for parent in above:
+            for parent in parents:
                 place = place[parent]
-            if not place.get(name, True):
-                del place[name]
+            if not place.get(key, True):
+                del place[key]
     return columns, json_text(left) if left else None
 
 

@@ -23,7 +23,8 @@ _LEDGER: Final = """CREATE TABLE IF NOT EXISTS instar_migration (
   instar text NOT NULL, time_applied integer NOT NULL)"""
 _BUSY_MS: Final = 5000
 _NEAR_CACHE: Final = 512
-"""KiB of pages that a connection for a few rows keeps."""
+_READ_CACHE: Final = 1000
+"""KiB of pages that a connection for a few rows keeps, and one that only reads: each commit makes them stale."""
 _CHECKPOINT: Final = 4000
 """Pages of 4 KiB in the log after which it is brought into the database: each time the disk is waited for."""
 
@@ -101,14 +102,16 @@ class SqliteFile:
 
     def open(self) -> SqliteConnection:
         connection = prepare(self._path, self._synchronous, migrations())
-        self._identity = _identity(self._path)
+        self._identity = _identity(self.name)
         return connection
 
     def connect(self, *, waits: bool = True) -> SqliteConnection:
-        return connect(self._path) if waits else connect(self._path, waits=0, cache=_NEAR_CACHE)
+        if waits:
+            return connect(self._path, cache=_READ_CACHE)
+        return connect(self._path, waits=0, cache=_NEAR_CACHE)
 
     def check(self) -> None:
-        if _identity(self._path) != self._identity:
+        if _identity(self.name) != self._identity:
             raise StoreError(
                 f"{self.name}: the database was deleted, moved or replaced while instar ran, so nothing can be saved;"
                 " put the file back, or start instar again"
@@ -138,10 +141,10 @@ class SqliteFile:
         return getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """What tells a file from another one that gets its name; None when it is not there."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - asked for many times a turn
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -238,11 +241,14 @@ _ADVICE: Final = (
     ),
     ("not a database", "move the file away, or name another one; it was not changed"),
     ("malformed", "the file is damaged; keep a copy, then save what is readable: sqlite3 FILE .recover"),
-    ("readonly", "make the file and its folder writable, or name another one"),
-    ("ermission denied", "make the file and its folder writable, or name another one"),
+    ("readonly", "make the file and its folder writable, or name another data folder: INSTAR_DATA=FOLDER"),
+    (
+        "ermission denied",
+        "make the file and its folder writable, or name another data folder: INSTAR_DATA=FOLDER",
+    ),
     ("is a file", "move it away, or name another data folder: INSTAR_DATA=FOLDER"),
     ("No such file", "its folder cannot be made; name another data folder: INSTAR_DATA=FOLDER"),
-    ("Read-only file system", "name a file on a file system that can be written to"),
+    ("Read-only file system", "name a data folder that can be written to: INSTAR_DATA=FOLDER"),
     ("unable to open", "make sure that its folder exists and can be written to (and see: ulimit -n)"),
     ("disk I/O error", "the disk fails, or a limit on the size of files forbids the write (see: ulimit -f)"),
     ("disk is full", "free some space and try again; what was saved before is intact"),

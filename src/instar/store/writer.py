@@ -78,7 +78,8 @@ class Writer:
         Nobody is refused: a turn that ends while the store is closed says so still.
         """
         if (self._under_way or pass_on) and not self._closing:
-            self._submit(_Job(pass_on, self._loop.create_future(), (event,), kept=False, asks=True))
+            asks = pass_on is not None
+            self._submit(_Job(pass_on, self._loop.create_future(), (event,), kept=False, asks=asks))
         else:
             self._announce(event)
 

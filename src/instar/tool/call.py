@@ -95,9 +95,9 @@ def _fits(value: Any, schema: Any) -> bool:
     if "enum" in schema and (not isinstance(value, str) or value not in schema["enum"]):
         return False
     if isinstance(value, dict):
-        known = schema.get("properties", {})
+        known, others = schema.get("properties", {}), "additionalProperties" not in schema
         return all(name in value for name in schema.get("required", ())) and all(
-            name in known and _fits(item, known[name]) for name, item in value.items()
+            _fits(item, known[name]) if name in known else others for name, item in value.items()
         )
     if isinstance(value, list):
         return all(_fits(item, schema.get("items")) for item in value)

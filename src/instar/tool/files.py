@@ -56,10 +56,8 @@ def shown(path: Path, ctx: ToolContext) -> str:
     """Return `path` as people and rules see it: relative to the worktree, absolute outside of it."""
     # Outside git the worktree is "/" (as in opencode): nothing would be outside of it.
     base = ctx.directory if ctx.worktree == _ROOT else ctx.worktree
-    for one, root in ((path, base), (path, real(base))):
-        if one.is_relative_to(root):
-            return str(one.relative_to(root))
-    return str(path)
+    root = base if path.is_relative_to(base) else real(base)
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
 def asks(permission: str, path: Path, ctx: ToolContext, metadata: Plain) -> list[Ask]:
@@ -67,9 +65,10 @@ def asks(permission: str, path: Path, ctx: ToolContext, metadata: Plain) -> list
 
     Raises `ToolFailure` for a guarded one, and for a loop of symlinks.
     """
-    check_access(path, ctx, writing=permission == "edit")
-    patterns = list(dict.fromkeys(shown(one, ctx) for one in (path, real(path))))
-    return [*outside(path, ctx), Ask(permission, patterns, ["*"], metadata)]
+    target = real(path)
+    _check(target, ctx, writing=permission == "edit")
+    patterns = list(dict.fromkeys(shown(one, ctx) for one in (path, target)))
+    return [*_outside({path: target}, ctx), Ask(permission, patterns, ["*"], metadata)]
 
 
 def outside(path: Path, ctx: ToolContext) -> list[Ask]:
@@ -86,10 +85,14 @@ def outside_all(paths: Iterable[Path], ctx: ToolContext) -> list[Ask]:
 
     Raises `ToolFailure` for a loop of symlinks.
     """
-    roots = [real(root) for root in (ctx.directory, ctx.worktree) if root != _ROOT]
+    return _outside({path: real(path) for path in paths}, ctx)
+
+
+def _outside(targets: Mapping[Path, Path], ctx: ToolContext) -> list[Ask]:
+    """Return the ask for what lies outside of paths with where each leads."""
+    roots = [real(root) for root in {ctx.directory, ctx.worktree} if root != _ROOT]
     folders: dict[Path, Path] = {}
-    for path in paths:
-        target = real(path)
+    for path, target in targets.items():
         if not any(target.is_relative_to(root) for root in roots):
             folders.setdefault(target if target.is_dir() else target.parent, path)
     if not folders:
@@ -102,7 +105,11 @@ def outside_all(paths: Iterable[Path], ctx: ToolContext) -> list[Ask]:
 
 def check_access(path: Path, ctx: ToolContext, *, writing: bool) -> None:
     """Raise `ToolFailure` when no tool may read, or write, what is at `path`."""
-    refusal = ctx.process.refusal(real(path), writing=writing)
+    _check(real(path), ctx, writing=writing)
+
+
+def _check(target: Path, ctx: ToolContext, *, writing: bool) -> None:
+    refusal = ctx.process.refusal(target, writing=writing)
     if refusal is not None:
         raise ToolFailure(refusal)
 

@@ -333,8 +333,9 @@ async def _weigh(instance: Instance, running: ToolRun, tools: Mapping[str, Tool]
             if former in running.args and current not in running.args:
                 running.args[current] = running.args.pop(former)
     _check(running)
-    await _before(instance, running)
-    _check(running)
+    if instance.plugins.listens(points.TOOL_BEFORE):
+        await _before(instance, running)
+        _check(running)
 
 
 async def _permit(running: ToolRun, tools: Mapping[str, Tool]) -> None:
@@ -412,8 +413,6 @@ def _check(running: ToolRun) -> None:
 
 async def _before(instance: Instance, running: ToolRun) -> None:
     """Let hooks change the arguments, and say what a person is to be asked."""
-    if not instance.plugins.listens(points.TOOL_BEFORE):
-        return
     given = points.ToolCallInput(tool=running.name, session_id=running.session_id, call_id=running.call_id)
     output = points.ArgsOutput(args=json.loads(json.dumps(running.args)))
     await instance.plugins.trigger(points.TOOL_BEFORE, given, output)

@@ -519,19 +519,18 @@ def lost_calls(instance: Instance, turn: Turn) -> tuple[WithParts, list[ToolPart
     holder = next(answers, None)
     if holder is None or _answer(holder).error is not None:
         return None
-    tools = available(instance, turn)
-    lost = [part for part in holder.parts if isinstance(part, ToolPart) and _is_lost(part, tools)]
+    lost = [part for part in holder.parts if isinstance(part, ToolPart) and _is_lost(part)]
+    tools = available(instance, turn) if lost else {}
+    lost = [part for part in lost if _is_idempotent(part, tools)]
     return (holder, lost) if lost else None
 
 
-def _is_lost(part: ToolPart, tools: Mapping[str, Tool]) -> bool:
+def _is_lost(part: ToolPart) -> bool:
     state = part.state
-    if (
-        not isinstance(state, ToolError)
-        or state.error != INTERRUPTED
-        or "began" not in (state.metadata or {})
-    ):
-        return False
+    return isinstance(state, ToolError) and state.error == INTERRUPTED and "began" in (state.metadata or {})
+
+
+def _is_idempotent(part: ToolPart, tools: Mapping[str, Tool]) -> bool:
     return any(tool.idempotent and part.tool in (name, *tool.aliases) for name, tool in tools.items())
 
 

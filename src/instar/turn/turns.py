@@ -207,7 +207,14 @@ class Turns:
     async def _run(self, live: SessionState, first: Callable[[], Awaitable[None]] | None = None) -> None:
         self._instance.stops.begin(live.id)
         self.on_start()
-        beside = [asyncio.create_task(self._renew(live)), asyncio.create_task(self._watch(live))]
+        beside: list[asyncio.Task[None]] = []
+        if self._instance.limits.minutes is not None:
+            beside.append(asyncio.create_task(self._watch(live, self._instance.limits.minutes)))
+        # Most turns are over before their lease has to be renewed.
+        renewing = asyncio.get_running_loop().call_later(
+            self._instance.store.lease_ms / 3000,
+            lambda: beside.append(asyncio.create_task(self._renew(live))),
+        )
         try:
             with self._instance.children.lived():
                 if first is not None:
@@ -230,6 +237,7 @@ class Turns:
                 log.error("turn failed session=%s", live.id, exc_info=error)
                 self._instance.sessions.fail(live, message_error(error, ""))
         finally:
+            renewing.cancel()
             for task in beside:
                 task.cancel()
             await self._finish(live)
@@ -283,11 +291,8 @@ class Turns:
             reached = ReachedLimit("stop", live.origin.name, why, "Send another message to go on.")
             announce(self._instance, live.id, reached)
 
-    async def _watch(self, live: SessionState) -> None:
+    async def _watch(self, live: SessionState, minutes: float) -> None:
         """End a turn that runs for longer than it may, whatever it is waiting for."""
-        minutes = self._instance.limits.minutes
-        if minutes is None:
-            return
         while True:
             left = minutes * 60 - live.quiet()
             if left <= 0:
@@ -302,7 +307,6 @@ class Turns:
     async def _renew(self, live: SessionState) -> None:
         """Keep the lease; a turn that lost it must not write on."""
         while True:
-            await asyncio.sleep(self._instance.store.lease_ms / 3000)
             try:
                 await self._instance.sessions.renew(live)
             except SessionBusy as error:
@@ -314,6 +318,7 @@ class Turns:
             except StoreError as error:
                 # The lease lasts three times as long as this waits: the next try may still save it.
                 log.warning("lease not renewed session=%s: %s", live.id, error)
+            await asyncio.sleep(self._instance.store.lease_ms / 3000)
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

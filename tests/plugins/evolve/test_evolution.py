@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import get_args
@@ -104,6 +105,18 @@ async def test_a_file_that_somebody_changes_while_its_candidate_is_tested_is_not
     assert "hooks/hello.py was changed, behind the gate" in last.text
     (told,) = [one.properties for one in running.client.published if one.type == "evolve.refused"]
     assert (told.file, told.stage) == ("hooks/hello.py", "install")
+
+
+async def test_the_test_of_a_candidate_that_is_refused_before_is_ended(kit, start, root):
+    kit.script(root / "tests", "a_test.sh", "#!/bin/sh\nexec sleep 1471.2\n")
+    kit.shell(root, "a.sh", discover='{"name": "a", "test": "a_test.sh"}')
+    running = await start(root)
+    other = '#!/bin/sh\nsleep 0.5\necho \'{"name": "b", "test": "a_test.sh"}\'\n'
+    began = time.monotonic()
+    said = await refused(kit, running, root, "evolve_hook_write", hook="a.sh", content=other)
+    assert "it must keep the name 'a'" in said
+    assert time.monotonic() - began < SOON
+    assert not having("sleep", "1471.2")
 
 
 @pytest.mark.slow

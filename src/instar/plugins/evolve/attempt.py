@@ -1,5 +1,6 @@
 """A change on its way, and what the gate's stages find of it. Each stage raises `CandidateRefused`."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ class ChangeAttempt:
 
     `approval` is what a person, `who`, has allowed. `claim` names an eval in which it has to show itself better, `idea`
     is its author's line on it, `mark` as `Candidates.mark` gives it, `known` the id of the report on the same
-    one, which was refused before.
+    one, which was refused before. `testing` is its test, which runs while the candidate is parsed.
     """
 
     path: str
@@ -74,6 +75,7 @@ class ChangeAttempt:
     context: GateContext = field(init=False)
     bench: Bench = field(init=False)
     registered: stages.Registered | None = None
+    testing: asyncio.Task[str] | None = None
     installed: Installed = field(init=False)
     begun: float = field(default_factory=time.monotonic)
 
@@ -155,6 +157,19 @@ async def start(attempt: ChangeAttempt) -> str:
         return "it is gone"
     if not candidate.is_hook:
         return stages.profile(candidate) if candidate.is_profile else stages.prompt(candidate)
+    test = context.live.test if context.live is not None else None
+    if test is not None:
+        # Each in a copy of its own. It must keep the test, so which one it is is known before it answers.
+        attempt.testing = asyncio.create_task(_run_test(attempt, test, attempt.changed))
+    try:
+        return await _registered(attempt)
+    except BaseException:
+        await _stopped(attempt.testing)
+        raise
+
+
+async def _registered(attempt: ChangeAttempt) -> str:
+    candidate, context = attempt.candidate, attempt.context
     async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
         attempt.registered = await stages.hook(
             trial, candidate, context.live, context.prompts, attempt.bench.timeout
@@ -166,6 +181,13 @@ async def start(attempt: ChangeAttempt) -> str:
     return f"it registers {counted(len(mine.tools), 'tool')}"
 
 
+async def _stopped(testing: asyncio.Task[str] | None) -> None:
+    """End a test whose outcome does not count any more."""
+    if testing is not None:
+        testing.cancel()
+        await asyncio.gather(testing, return_exceptions=True)
+
+
 async def run_tests(attempt: ChangeAttempt) -> str:
     """Run the script's test; for a text those of all scripts."""
     mine, context = attempt.verdict.registration, attempt.context
@@ -175,7 +197,7 @@ async def run_tests(attempt: ChangeAttempt) -> str:
     for name in names:
         # A copy of its own for each: what ran before must not have touched the test.
         try:
-            printed.append(await _run_test(attempt, name, attempt.changed))
+            printed.append(await (attempt.testing or _run_test(attempt, name, attempt.changed)))
         except CandidateRefused as error:
             raise await _explained(attempt, name, error) from None
     if not names:

@@ -7,7 +7,7 @@ there. The folders of the scripts' own are data, and stay as they are.
 
 from collections.abc import Collection
 
-from instar.plugins.evolve.history.repository import Revision, Revisions, WorkspaceRepository
+from instar.plugins.evolve.history.repository import Revision, Revisions, WorkspaceRepository, both
 from instar.plugins.evolve.ledger.own import left
 from instar.plugins.evolve.trial import Changes, TrialFile
 from instar.plugins.evolve.workspace import GUARDED, SCRIPTS_OWN
@@ -20,8 +20,7 @@ async def unaccepted(repository: WorkspaceRepository, revisions: Revisions, kept
     `process.ProcessError`.
     """
     stays = {*GUARDED, *SCRIPTS_OWN, *kept}
-    begun = await repository.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)
-    known = (await repository.text("ls-tree", "--name-only", "-z", "HEAD")).split("\0")[:-1] if begun else []
+    known, changed = await both(_known(repository), _uncommitted(repository))
     entries = sorted(set(known) - stays)
     commits = await revisions.touching(entries) if entries else []
     touched: dict[str, list[Revision]] = {}
@@ -29,7 +28,6 @@ async def unaccepted(repository: WorkspaceRepository, revisions: Revisions, kept
         for path in one.files:
             touched.setdefault(path, []).append(one)
     wanted = {path: last.commit for path, those in touched.items() if (last := left(those)) is not None}
-    changed = await _uncommitted(repository)
     wanted |= {path: commit for path, commit in changed.items() if path not in wanted}
     found: dict[str, TrialFile | None] = {}
     for path, commit in wanted.items():
@@ -37,6 +35,13 @@ async def unaccepted(repository: WorkspaceRepository, revisions: Revisions, kept
             file = None if commit is None else (await repository.files(commit, [path])).get(path)
             found[path.rstrip("/")] = None if file is None else TrialFile(*file)
     return found
+
+
+async def _known(repository: WorkspaceRepository) -> list[str]:
+    """The entries of the workspace's own folder in HEAD; none before the first commit."""
+    if not await repository.text("rev-parse", "--verify", "--quiet", "HEAD", check=False):
+        return []
+    return (await repository.text("ls-tree", "--name-only", "-z", "HEAD")).split("\0")[:-1]
 
 
 async def _uncommitted(repository: WorkspaceRepository) -> dict[str, str | None]:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from instar.plugin import git, process
-from instar.plugins.evolve.history.repository import WorkspaceRepository, git_at_work
+from instar.plugins.evolve.history.repository import WorkspaceRepository, both, git_at_work
 from instar.plugins.evolve.workspace import GUARDED
 
 ABANDONED: Final = 30.0
@@ -154,6 +154,8 @@ _ASIDE: Final = {"core.sparseCheckout": "false", "index.sparse": "false"}
 
 LARGEST: Final = 100 << 20
 """Bytes of a file that is committed: each tool run waits for git, and common hosts refuse a larger one."""
+_STAGED: Final = ("diff-index", "--cached", "-z", "--no-renames", "--raw")
+"""Asks what an index has otherwise than a tree."""
 _MANY: Final = 500
 """Paths that are too many for arguments."""
 
@@ -195,12 +197,14 @@ class Plumbing(WorkspaceRepository):
         """
         async with self.folder.index(aside / "theirs", patience):
             self._refuse_under_way()
-            parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
+            head = self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)
+            named, alone = await both(head, self._left_alone(wanted))
+            parent = named.strip()
             against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
-            alone = await self._left_alone(wanted)
             wanted = [path for path in wanted if path not in alone]
-            staged = await self._staged(against, wanted)
-            tree, changed, waiting = await self._tree(wanted, parent, against, aside / "one")
+            staged, (tree, changed, waiting) = await both(
+                self._staged(against, wanted), self._tree(wanted, parent, against, aside / "one")
+            )
             other = {path for path in changed if staged.get(path, changed[path]) != changed[path]}
             staging = [path for path in other if not is_guarded(path)]
             if staging:
@@ -214,16 +218,18 @@ class Plumbing(WorkspaceRepository):
                 return CommitResult(None, parent, waiting)
             parents = ["-p", parent] if parent else []
             commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
-            short = (await self.text("rev-parse", "--short", commit)).strip()
             # A guarded file that the person has staged otherwise stays staged so: HEAD has what went live.
             follow = {path: one for path, one in changed.items() if path not in other or one.is_new}
             lines = [_line(path, one) for path, one in follow.items()]
-            await self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")})
+            short, _ = await both(
+                self.text("rev-parse", "--short", commit),
+                self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")}),
+            )
             self._refuse_under_way()
             subject = message.partition("\n")[0]
             await self.text("update-ref", "-m", f"commit: {subject}", "HEAD", commit, parent or _NONE)
-        log.info("git=committed id=%s files=%s", short, ",".join(changed))
-        return CommitResult(WorkspaceCommit(short, list(changed)), commit, waiting)
+        log.info("git=committed id=%s files=%s", short.strip(), ",".join(changed))
+        return CommitResult(WorkspaceCommit(short.strip(), list(changed)), commit, waiting)
 
     def _refuse_under_way(self) -> None:
         begun = self.folder.under_way()
@@ -239,18 +245,18 @@ class Plumbing(WorkspaceRepository):
         must not decide what its history holds of them.
         """
         aside = {"GIT_INDEX_FILE": str(index)}
-        await self.text("read-tree", parent or "--empty", env=aside)
         guarded = [path for path in wanted if is_guarded(path)]
-        await self._stage(await self._entries_of(guarded), aside)
+        lines, _ = await both(
+            self._entries_of(guarded), self.text("read-tree", parent or "--empty", env=aside)
+        )
+        await self._stage(lines, aside)
         waiting = await self._take([path for path in wanted if not is_guarded(path)], aside)
-        tree = (await self.text("write-tree", env=aside)).strip()
-        told = await self.bytes("diff-tree", "-r", "-z", "--no-renames", "--raw", against, tree)
-        return tree, _changes(told), waiting
+        tree, told = await both(self.text("write-tree", env=aside), self.bytes(*_STAGED, against, env=aside))
+        return tree.strip(), _changes(told), waiting
 
     async def _staged(self, against: str, wanted: Collection[str]) -> dict[str, GitEntry]:
         """The entries of these paths in the person's index that are not as HEAD has them."""
-        asked = ("diff-index", "--cached", "-z", "--no-renames", "--raw", against)
-        told = await self.bytes(*asked, "--", *_few(wanted))
+        told = await self.bytes(*_STAGED, against, "--", *_few(wanted))
         return {path: entry for path, entry in _changes(told).items() if path in wanted}
 
     async def _left_alone(self, wanted: Collection[str]) -> set[str]:
@@ -367,7 +373,7 @@ def _line(path: str, entry: GitEntry) -> bytes:
 
 
 def _changes(raw: bytes) -> dict[str, GitEntry]:
-    """Read ``git diff-tree --raw -z`` and its like: what stands at each path afterwards."""
+    """Read ``git diff-index --raw -z``: what stands at each path afterwards."""
     fields = iter(raw.split(b"\0"))
     found = {}
     for about in fields:

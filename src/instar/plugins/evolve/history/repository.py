@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -25,6 +25,7 @@ from instar.plugins.evolve.history.trailers import Trailers
 from instar.plugins.evolve.workspace import FOLDERS
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 FAILED: Final = (git.GitError, process.ProcessError)
 """What git's failing raises."""
@@ -184,6 +185,16 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled():
             task.exception()  # nobody is left to be told
         raise
+
+
+async def both(one: Awaitable[T], other: Awaitable[U]) -> tuple[T, U]:
+    """Do two things at the same time; where one fails, raise that once both have ended."""
+    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    if isinstance(first, BaseException):
+        raise first
+    if isinstance(second, BaseException):
+        raise second
+    return first, second
 
 
 INITIAL: Final = "initial"
