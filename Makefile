@@ -91,8 +91,8 @@ bench-check: $(VENV)/.dev ## count the instructions of pieces of the work and fa
 	  { echo "make bench-check needs valgrind (Debian: apt install valgrind)" >&2; exit 1; }
 	@$(BIN)/python -m bench.instructions $(if $(KEEP),--keep)
 
-beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 200 MB
-	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)
+beside: $(VENV)/.dev $(VENV)/.opencode $(VENV)/.contenders ## measure the budgets beside the real opencode, nanobot and the OpenHands SDK into bench/run.json: 15 minutes; QUICK=1 takes 3 and keeps nothing; LONG=1: 1,000 turns; npm and pip fetch 1 GB
+	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode --contenders $(VENV)/contenders $(if $(QUICK),--quick,--json bench/run.json) $(if $(LONG),--long)
 
 study: $(VENV)/.dev ## let agents be offered useful and harmful edits of themselves, arm by arm: under 2 hours, goes on where it was stopped; QUICK=1 takes 2 minutes
 	@$(BIN)/python -m evobench.study $(if $(QUICK),--quick)
@@ -182,6 +182,20 @@ $(VENV)/.opencode: Makefile | $(VENV)/.dev
 	  @modelcontextprotocol/inspector-cli@0.16.8
 	$(call apart,python,opencode-ai==0.1.0a36)
 	$(call apart,mcp,mcp-server-git==2026.10.19)
+	@touch $@
+
+# Apart: each pins versions of its own. The OpenHands SDK needs Python 3.12; NEWER=/path/to/python names one.
+NEWER ?= python3.13 python3.12
+$(VENV)/.contenders: Makefile | $(VENV)/.dev
+	@echo "installing nanobot and the OpenHands SDK into $(VENV)/contenders"
+	@$(PYTHON) -m venv $(VENV)/contenders/nanobot
+	@$(VENV)/contenders/nanobot/bin/python -m pip install --quiet --disable-pip-version-check 'nanobot-ai[api]==0.3.5'
+	@for one in $(NEWER); do \
+	  if $$one -c '' 2>/dev/null; then \
+	    $$one -m venv $(VENV)/contenders/openhands && $(VENV)/contenders/openhands/bin/python -m pip install --quiet \
+	      --disable-pip-version-check openhands-sdk==1.58.2 openhands-tools==1.58.2; exit; \
+	  fi; \
+	done; echo "the OpenHands SDK is left out: it needs Python 3.12 (NEWER=/path/to/python)" >&2
 	@touch $@
 
 # Apart: nothing of instar's imports it.

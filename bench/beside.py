@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from bench import contender, scenes
+from bench import contender, others, scenes
 from bench.contender import Contender, House, Program, model_alone, modelled
 from bench.program import cores
 from bench.row import HEAD, Budget, Row, Show, both, empty, percentile
@@ -316,9 +316,9 @@ def evolving(folder: Path, programs: Sequence[Program], plan: Plan, files: int, 
     yield from scenes.writes(folder / "writes", plan.amounts)
 
 
-def machine(folder: Path) -> dict[str, Any]:
+def machine(opencode: Path, contenders: Path) -> dict[str, Any]:
     """What the figures were taken on and of."""
-    package = json.loads((folder / "node_modules" / "opencode-ai" / "package.json").read_text())
+    package = json.loads((opencode / "node_modules" / "opencode-ai" / "package.json").read_text())
     info = Path("/proc/cpuinfo").read_text()
     models = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
     return {
@@ -327,14 +327,35 @@ def machine(folder: Path) -> dict[str, Any]:
         "system": platform.platform(),
         "processor": models[0] if models else platform.machine(),
         "cores": cores(),
-        "opencode": package["version"],
+        "versions": {"opencode": package["version"], **others.versions(contenders)},
+    }
+
+
+def compared(url: str, installed: Path, runs: int) -> dict[str, Any]:
+    """Measure instar beside nanobot and the OpenHands SDK, and print it; the run as JSON."""
+    rows: list[others.Measured] = []
+    print(f"\n{'':<40}{''.join(f'{name:>12}' for name in others.NAMES)}")
+
+    def show(row: others.Measured) -> None:
+        rows.append(row)
+        print(row.line(), flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="instar-beside-", ignore_cleanup_errors=True) as folder:
+        missing = others.measure(Path(folder), url, installed, runs, show)
+    for name, why in missing.items():
+        print(f"{name}: not measured: {why}")
+    return {
+        "ran": others.RAN,
+        "lacks": others.LACKS,
+        "missing": missing,
+        "rows": [row._asdict() for row in rows],
     }
 
 
 def main() -> int:
     """Parse the command line, measure, and say what was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.beside", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything: 2 minutes")
+    parser.add_argument("--quick", action="store_true", help="less of everything: 3 minutes")
     parser.add_argument("--long", action="store_true", help=f"let the growing session have {LONG} turns")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE, one JSON object")
     parser.add_argument(
@@ -343,6 +364,13 @@ def main() -> int:
         metavar="FOLDER",
         default=Path(".venv/opencode"),
         help="where npm installed opencode (default %(default)s)",
+    )
+    parser.add_argument(
+        "--contenders",
+        type=Path,
+        metavar="FOLDER",
+        default=others.FOLDER,
+        help="where nanobot and the OpenHands SDK are installed (default %(default)s)",
     )
     parser.add_argument(
         "--files",
@@ -369,13 +397,17 @@ def main() -> int:
 
     started = time.perf_counter()
     measure(programs, plan, chosen.files, show)
+    with modelled() as url:
+        other = compared(url, chosen.contenders, plan.starts)
     took = round(time.perf_counter() - started)
     if chosen.json:
         run = {
-            "machine": machine(chosen.opencode),
+            "machine": machine(chosen.opencode, chosen.contenders),
+            "quick": chosen.quick,
             "files": chosen.files,
             "seconds": took,
             "rows": [row.said() for row in rows],
+            "others": other,
         }
         chosen.json.write_text(json.dumps(run, ensure_ascii=False, indent=1) + "\n", "utf-8")
     missed = [row.what for row in rows if row.held is False]

@@ -132,7 +132,10 @@ class House:
             contender = Contender(self.program.name, process, self._address(process))
             contender.call("GET", "/global/health")
             contender.ready = time.perf_counter() - started
-            yield contender
+            try:
+                yield contender
+            finally:
+                contender.close()
         finally:
             end(process)
             complaints.close()
@@ -162,8 +165,15 @@ class Contender:
         self.ready = 0.0
         self._process = process
         self.url = url
+        self.pid = process.pid
         self._place = urllib.parse.urlsplit(url).netloc
         self._connections = threading.local()
+        self._opened: list[http.client.HTTPConnection] = []
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in self._opened:
+            connection.close()
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Ask over this thread's connection. Raises `RuntimeError` with the answer unless it is 200."""
@@ -215,6 +225,7 @@ class Contender:
         if connection is None or gone(connection):
             connection = http.client.HTTPConnection(self._place, timeout=PATIENCE)
             self._connections.one = connection
+            self._opened.append(connection)
         data = None if body is None else json.dumps(body).encode()
         connection.request(method, path, data, {"Content-Type": "application/json"})
         answer = connection.getresponse()

@@ -11,10 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.beside import Budget, Row, percentile, said
-from bench.contender import House, Program, address, end, gone, modelled, resident, settings, tree, used
+from bench.contender import (
+    House,
+    Program,
+    address,
+    end,
+    gone,
+    instar,
+    modelled,
+    resident,
+    settings,
+    tree,
+    used,
+)
+from bench.listeners import listening
+from bench.row import Budget, Row, percentile
+from bench.scenes import large
 
-from bench import loopback
+from bench import loopback, others
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,16 +73,30 @@ def test_there_is_no_percentile_of_nothing() -> None:
     ],
 )
 def test_a_row_says_whether_its_budget_holds(budget: Budget, ours: float, theirs: float, holds: bool) -> None:
-    row = Row("x", "ms", ours, theirs, budget)
+    row = Row("x", "ms", ours, theirs, (budget,))
     assert row.held is holds
     assert ("MISSED" in row.line()) is not holds
-    assert json.loads(json.dumps(said(row)))["holds"] is holds
+    assert json.loads(json.dumps(row.said()))["holds"] is holds
 
 
-def test_a_row_without_a_budget_judges_nothing() -> None:
-    row = Row("x", "ms", 1, 2)
-    assert (row.held, said(row)["budget"]) == (None, None)
+def test_of_two_budgets_both_have_to_hold() -> None:
+    ratio, sane = Budget(0.1), Budget(8, ratio=False)
+    held = [Row("x", "ms", ours, 100, (ratio, sane)).held for ours in (7, 9, 11)]
+    assert held == [True, False, False]
+
+
+def test_a_ratio_to_what_was_not_measured_does_not_hold() -> None:
+    assert Row("x", "ms", 1, None, (Budget(0.1),)).held is False
+
+
+def test_a_row_without_a_budget_judges_nothing_and_says_what_is_aimed_at() -> None:
+    row = Row("x", "ms", 1, 2, aim=Budget(4, ratio=False))
+    assert (row.held, row.said()["budgets"], row.said()["aim"]) == (None, [], "≤ 4")
     assert "0.500 ×" in row.line()
+
+
+def test_what_opencode_has_not_is_a_dash() -> None:
+    assert Row("x", "ms", 1).line().split()[1:3] == ["1.00", "-"]
 
 
 @pytest.mark.slow
@@ -80,7 +108,9 @@ def test_the_model_calls_a_tool_for_each_line_of_the_prompt_and_then_answers(url
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
     called = []
     for _ in range(3):
-        body = json.dumps({"model": "m", "messages": messages, "tools": [{"type": "function"}]})
+        body = json.dumps(
+            {"model": "m", "messages": messages, "tools": [{"type": "function"}], "stream": True}
+        )
         connection.request("POST", "/v1/chat/completions", body)
         text = connection.getresponse().read().decode()
         deltas = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
@@ -92,6 +122,68 @@ def test_the_model_calls_a_tool_for_each_line_of_the_prompt_and_then_answers(url
     connection.close()
     assert called == [[("read", '{"limit": 1}')], [("bash", '{"command": "true 2"}')], []]
     assert text.endswith("data: [DONE]\n\n")
+
+
+def asked(url: str, text: str, *, stream: bool) -> str:
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
+    # Twice over one connection: an answer of another length than it says would break the second.
+    for _ in range(2):
+        body = {"messages": [{"role": "user", "content": text}], "stream": stream}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        answer = connection.getresponse().read().decode()
+    connection.close()
+    return answer
+
+
+@pytest.mark.parametrize("word", ["deltas", "paced"])
+def test_the_model_answers_in_as_many_deltas_as_it_is_asked_for(url: str, word: str) -> None:
+    answer = asked(url, f"{word} 30", stream=True)
+    assert answer.count('"word "') == 30
+    assert answer.endswith("data: [DONE]\n\n")
+
+
+def test_who_asks_for_no_stream_gets_one_object_with_the_calls(url: str) -> None:
+    answer = json.loads(asked(url, 'call read {"limit": 1}', stream=False))
+    (choice,) = answer["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert (call["function"]["name"], choice["finish_reason"]) == ("read", "tool_calls")
+
+
+@pytest.mark.slow
+def test_listeners_hear_the_end_of_each_turn(tmp_path: Path, url: str) -> None:
+    house = House(tmp_path, instar(), settings(url, snapshot=False))
+    with house.serving() as server, listening(server.url, 3) as heard:
+        session = server.session()
+        sizes = []
+        for _ in range(2):
+            server.turn(session, "deltas 20")
+            sizes.append(heard())
+    assert 0 < sizes[0] < sizes[1]
+
+
+@pytest.mark.slow
+def test_the_large_session_is_taken_in_and_comes_back_whole(tmp_path: Path, url: str) -> None:
+    house = House(tmp_path, instar(), settings(url, snapshot=False))
+    file = tmp_path / "large.json"
+    data = large(100, str(house.project))
+    file.write_text(json.dumps(data))
+    command = [*house.program.command, "import", str(file)]
+    subprocess.run(command, cwd=house.project, env=house.environment, check=True, capture_output=True)
+    with house.serving() as server:
+        found = server.call("GET", f"/session/{data['info']['id']}/message")
+    assert [len(message["parts"]) for message in found] == [1, 19] * 5
+
+
+@pytest.mark.slow
+def test_of_the_others_what_is_not_installed_is_named_and_instar_is_measured(
+    tmp_path: Path, url: str
+) -> None:
+    rows: list[others.Measured] = []
+    missing = others.measure(tmp_path / "work", url, tmp_path / "nothing", 1, rows.append)
+    assert set(missing) == {"nanobot", "openhands"}
+    assert all("make beside" in why for why in missing.values())
+    assert all(row.values["instar"] and row.values.keys() == {"instar"} for row in rows)
+    assert "-" in rows[0].line()
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, 52, 55])

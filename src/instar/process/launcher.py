@@ -81,7 +81,10 @@ class Launcher:
             os.close(descriptor)
         # For the forks to come; the one that has the call did so by itself.
         self.prepared(request)
-        self.waiting = self.waiting or self.fork()
+        try:
+            self.waiting = self.waiting or self.fork()
+        except OSError:
+            return  # the next call tries it again
 
     def prepared(self, request: Request) -> Any:
         """Return the module that confines the fork, with the policy's rules ready; None: instar starts it plainly."""
@@ -94,8 +97,12 @@ class Launcher:
         return module
 
     def start(self, call: int, data: bytes, given: list[int]) -> None:
-        """Hand a call to the fork that waits."""
-        (anchor, door), self.waiting = self.waiting or self.fork(), None
+        """Hand a call to the fork that waits; where there is none and none can be made, instar starts it plainly."""
+        try:
+            (anchor, door), self.waiting = self.waiting or self.fork(), None
+        except OSError:
+            self.say(b'{"id":%d,"status":126}' % call)
+            return
         self.calls[call] = anchor
         self.running[anchor] = call, self.running[anchor][1]
         packed = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in given)
@@ -106,7 +113,7 @@ class Launcher:
         door.close()
 
     def fork(self) -> tuple[int, _socket.socket]:
-        """Fork what waits for a call; return its anchor and the way to it."""
+        """Fork what waits for a call; return its anchor and the way to it. Raises `OSError`."""
         door, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         # `os.fork` would also renew locks, threads and random numbers: as much work again, of no use to an anchor.
         anchor = _LIBC.fork()
@@ -114,6 +121,7 @@ class Launcher:
             door.close()
             self.wait(theirs)
         theirs.close()
+        # A fork that is not watched ends at once: its way is closed. One that failed is no process.
         descriptor = os.pidfd_open(anchor)
         self.poll.register(descriptor, select.POLLIN)
         self.running[anchor] = 0, descriptor

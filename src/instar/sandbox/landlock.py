@@ -1,7 +1,7 @@
 """Landlock: a process gives up rights for itself and for all that it starts, with no program to install.
 
-Only the standard library is imported here, and nothing of instar: this file is also run by itself, as
-``python -I -S landlock.py FD PROGRAM ARG…``, which applies the policy that it reads from the descriptor and
+Only the standard library is imported here, and nothing of instar: this file is also run by itself, compiled, as
+``python -I -S -c … FD PROGRAM ARG…``, which applies the policy that it reads from the descriptor and
 then becomes the program; `instar.process.launcher`, also in another Python, loads it by its path.
 
 A policy is a dict in Python's marshal format 2 (`encode`), which every Python 3 reads without a module: ``fs`` the
