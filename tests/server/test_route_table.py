@@ -7,10 +7,10 @@ from starlette.routing import Match
 
 from instar.api.operation import operations
 from instar.server.app import families
-from instar.server.dispatch import NODE, Operations
+from instar.server.dispatch import NODE, OperationRoute
 
 BOUNDS = [bound for family in families() for bound in operations(family)]
-ROUTE = Operations(BOUNDS, None)
+ROUTE = OperationRoute(BOUNDS, None)
 
 
 def found(raw):
