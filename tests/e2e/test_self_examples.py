@@ -92,11 +92,19 @@ SNAPSHOTS = [
     (call(action="reset", key="max_iterations"), "Reset max_iterations = 40 (was 80)"),
     (call(action="reset", key="my_custom_flag"), "Deleted _runtime_vars.my_custom_flag"),
 ]
+AFTER = [
+    (call(action="inspect", key="max_iterations"), "max_iterations: 40"),
+    (
+        call(action="reset", key="my_custom_flag"),
+        "'my_custom_flag' is not a known property or runtime variable",
+    ),
+]
+"""What is left once the examples are through."""
 
 
 @pytest.mark.slow
 async def test_the_example_lines_answer_as_they_are_printed(house: Machine) -> None:
-    story = [*INSPECT, *MODIFY, *TOOLS, *SNAPSHOTS]
+    story = [*INSPECT, *MODIFY, *TOOLS, *SNAPSHOTS, *AFTER]
     assert await told(house, *(line for line, _ in story)) == [answer for _, answer in story]
 
 

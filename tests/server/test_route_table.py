@@ -7,10 +7,10 @@ from starlette.routing import Match
 
 from instar.api.operation import operations
 from instar.server.app import families
-from instar.server.dispatch import NODE, OperationRoute
+from instar.server.dispatch import NODE, OperationTree
 
 BOUNDS = [bound for family in families() for bound in operations(family)]
-ROUTE = OperationRoute(BOUNDS, None)
+ROUTE = OperationTree(BOUNDS, None)
 
 
 def found(raw):

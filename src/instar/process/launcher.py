@@ -129,8 +129,8 @@ class Launcher:
 
     def wait(self, door: _socket.socket) -> NoReturn:
         """Become a call's anchor; its program waits for the call, takes it and runs."""
-        anchor = self.hold(door)
         try:
+            anchor = self.hold(door)
             self.rehearse()
             data, given = _received(door)
             if not data:

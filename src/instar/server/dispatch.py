@@ -184,7 +184,7 @@ class _Node:
         return None if self.rest is None else (self.rest, ["/".join(parts)])
 
 
-class OperationRoute(BaseRoute):
+class OperationTree(BaseRoute):
     """The route of all operations. Its parts may hold encoded slashes.
 
     A route of Starlette for each path would compile 179 patterns when a server starts, a seventh of that.
