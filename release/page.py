@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,14 +77,16 @@ def record(head: Row, rows: Sequence[Row], keys: int) -> None:
     A row takes the place of the one with the same first `keys` cells; other rows stay. Raises `Failed` where no page
     has the table.
     """
-    wanted = table(head, [])
     for page in sorted((ROOT / "docs").rglob("platforms.md")):
-        before, found, rest = page.read_text("utf-8").partition(wanted)
+        before, found, rest = page.read_text("utf-8").partition(f"{table(head, [])}\n")
         if found:
-            old, _, after = rest.lstrip("\n").partition("\n\n")
-            lines = [line for line in old.splitlines() if line.startswith("| ")]
-            kept = {tuple(cells[:keys]): cells for cells in (line[2:-2].split(" | ") for line in lines)}
+            lines = rest.splitlines(keepends=True)
+            old = list(takewhile(lambda line: line.startswith("| "), lines))
+            kept = {tuple(cells[:keys]): cells for cells in (line.strip("| \n").split(" | ") for line in old)}
             kept |= {tuple(cells[:keys]): list(cells) for cells in rows}
-            page.write_text(f"{before}{table(head, [kept[key] for key in sorted(kept)])}\n\n{after}", "utf-8")
+            after = "".join(lines[len(old) :])
+            page.write_text(f"{before}{table(head, list(kept.values()))}\n{after}", "utf-8")
             return
-    raise Failed(f"no page platforms.md in docs has the table that begins with {wanted.splitlines()[0]}")
+    raise Failed(
+        f"no page platforms.md in docs has the table that begins with {table(head, []).splitlines()[0]}"
+    )

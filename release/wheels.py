@@ -55,13 +55,11 @@ def compiled(platform: str, python: str, chosen: Sequence[str]) -> str:
         newest = resolved(platform, python, chosen)
         wheels = resolved(platform, python, chosen, "--only-binary=:all:")
     except Failed as failure:
-        missing = re.findall(r"([\w.-]+) has no usable wheels|([\w.-]+)==\S+ has no wheels", str(failure))
-        names = sorted({first or second for first, second in missing})
-        return (
-            f"no wheel: {', '.join(names)}"
-            if names
-            else f"no answer: {str(failure).splitlines()[-1].strip()}"
+        found = re.findall(
+            r"([A-Za-z][\w-]*)(?:\{[^}]*\})?(?:[<>=!~]+[\w.]+)? has no (?:usable )?wheels", str(failure)
         )
+        last = str(failure).splitlines()[-1].strip()
+        return f"no wheel: {', '.join(sorted(set(found)))}" if found else f"no answer: {last}"
     behind = sorted(name for name, version in newest.items() if wheels.get(name) != version)
     return f"wheels, older ones of {', '.join(behind)}" if behind else "wheels"
 

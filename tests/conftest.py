@@ -21,6 +21,7 @@ _CLUSTER = [
     "server/test_front.py",
     "server/test_shared_trust.py",
     "server/test_upgrades.py",
+    "upgrade/test_postgresql.py",
 ]
 collect_ignore = [] if any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else _CLUSTER
 

@@ -92,6 +92,58 @@ def rows(page: Path) -> Iterator[Row]:
 ROWS = [row for page in sorted(PAGES.glob("*.md")) for row in rows(page)]
 
 
+SAID = {
+    "opencode-evolve.md": """
+        OPENCODE_EVOLVE_WORKSPACE ~/workspace config/evolve.jsonc state/evolve.json hooks/ prompts/
+        tests/ model heartbeat_ms hook_timeout heartbeat_title heartbeat_agent heartbeat_cleanup
+        heartbeat_cleanup_count heartbeat_cleanup_tokens none new archive compact EVOLVE_MODEL
+        EVOLVE_HEARTBEAT_AGENT default_agent log system tools notifications actions modified
+        continue prompt user message result discover name test parameters string number boolean
+        object array any optional permission.arg mutate_request session history observe_message
+        thinking calls answer notify idle heartbeat sessions compacting format_notification recover
+        error failed_hook execute_tool tool args tool_before tool_after callID title output
+        hook_list hook_read hook_write hook_edit hook_validate prompt_list prompt_read prompt_write
+        prompt_edit datetime heartbeat_time offset limit replaceAll initial send session_id
+        synthetic create_session examples/hello agents/evolve.md
+    """,
+    "nanobot-self.md": """
+        self_evolution inspect modify call list_tools manage_tool snapshot restore list_snapshots
+        reset max_iterations context_window_tokens model _runtime_vars subagents._running_tasks
+        subagents.get_running_count subagents.cancel_by_session context.build_system_prompt
+        web_config.enable provider_retry_mode bus provider _running _config_defaults
+        _config_snapshots 64 1,024 10 __class__ __dict__ consolidator dream runner commands
+        web_config exec_config workspace
+    """,
+    "opencode-formats.md": """
+        description mode model temperature tools permission disable edit bash webfetch subagent
+        primary all agent subtask $ARGUMENTS $VARIABLE_NAME text reasoning file tool step-start
+        step-finish snapshot patch agent project client $ directory worktree event
+        tool.execute.before tool.execute.after synthetic time metadata mime filename url source
+        callID state pending running completed error input output title attachments cost tokens hash
+        files name 0.55
+    """,
+    "agent-hooks.md": """
+        command prompt agent type model tools timeout matcher stop decision allow deny reason
+        context TASKS.json 60 30
+    """,
+    "plugin-touchpoints.md": """
+        experimental.chat.messages.transform experimental.chat.system.transform client project
+        directory worktree experimental_workspace serverUrl id server tui info parts role user
+        assistant time format summary agent model variant system tools error parentID modelID
+        providerID mode path cost tokens structured finish callID tool state metadata pending
+        running completed input raw title output attachments compacted synthetic ignored session
+        project_id workspace_id parent_id slug version share_url summary_additions summary_deletions
+        summary_files summary_diffs revert permission time_compacting time_archived message part
+        data plugin cwd env quiet nothrow text json lines experimental_workspace.register name
+        description configure create remove target session.created session.updated session.deleted
+        session.diff session.error session.status session.idle retry busy attempt next
+        message.updated message.removed message.part.updated message.part.delta message.part.removed
+        session.compacted
+    """,
+}
+"""The names that each description says: settings, fields, hooks, tools, columns, figures."""
+
+
 def of(section: str) -> list[Row]:
     found = [row for row in ROWS if row.section == section]
     assert found, f"there is no section {section}"
@@ -151,6 +203,15 @@ def test_the_published_plugins_that_a_test_plays_stand_first_among_those_that_we
     assert len(pinned) == 7
 
 
+@pytest.mark.parametrize("page", SAID)
+def test_each_name_that_a_description_says_stands_in_a_row_of_its_page(page: str) -> None:
+    told = " ".join(row.says for row in ROWS if row.place.startswith(f"{page}:"))
+    missing = [
+        name for name in SAID[page].split() if not re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", told)
+    ]
+    assert missing == []
+
+
 NEVER = {one.name: one.never for one in (*TYPES.values(), *RENAMED) if one.never is not None}
 NEVER_SENT = "Formats: opencode's documentation / Events that are never sent"
 EVENT_ROWS = [
@@ -181,7 +242,10 @@ def test_each_section_of_the_sources_has_rows() -> None:
     assert sections == {
         *(
             f"evolve: opencode-evolve's README / {name}"
-            for name in ("Workspace and settings", "Protocol", "Hooks", "Tools, permissions and git")
+            for name in (
+                *("Workspace and settings", "Protocol", "Hooks", "What each hook is given"),
+                "Tools, permissions and git",
+            )
         ),
         *(
             f"Formats: opencode's documentation / {name}"

@@ -21,7 +21,8 @@ from tests import somebody
 from instar.wire.document import parse_jsonc
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TOP = ("README.md", "AGENTS.md", "SECURITY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 # The picture of the rooms is held against the code by tests/test_floors.py.
 KINDS = {"console", "json", "jsonc", "python", "text", "markdown", "sql", "mermaid", ""}
 

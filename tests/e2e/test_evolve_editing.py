@@ -141,12 +141,45 @@ def test_reading_has_a_window_and_listing_shows_bare_names(bot):
     story = tool("evolve_hook_list") + tool("evolve_prompt_list")
     story += tool("evolve_hook_read", hook="bot.py", offset=4, limit=2)
     story += tool("evolve_prompt_read", prompt="chat.md")
+    story += tool("evolve_prompt_write", prompt="chat.md", content="one\ntwo\nthree\n")
+    story += tool("evolve_prompt_read", prompt="chat.md", offset=2, limit=1)
     bot.run(story + "== turn\ntext: done\n")
-    hooks, prompts, window, prompt = bot.results()
+    hooks, prompts, window, prompt, _, line = bot.results()
     assert hooks == "bot.py"
     assert prompts.startswith("chat.md\n(not there: preamble.md, heartbeat.md, ")
     assert window.startswith("\n".join(SCRIPT.splitlines()[3:5]) + "\n\n(lines 4 to 5 of ")
     assert prompt == "be kind\n"
+    assert line.startswith("two\n\n(lines 2 to 2 of ")
+
+
+BUILTIN = {
+    "datetime": ({}, "20"),
+    "heartbeat_time": ({}, "never"),
+    "prompt_list": ({}, "chat.md"),
+    "prompt_read": ({"prompt": "chat.md"}, "be kind"),
+    "prompt_write": ({"prompt": "chat.md", "content": "be brief\n"}, "Wrote prompts/chat.md"),
+    "prompt_edit": (
+        {"prompt": "chat.md", "oldString": "brief", "newString": "short"},
+        "Wrote prompts/chat.md",
+    ),
+    "hook_list": ({}, "bot.py"),
+    "hook_read": ({"hook": "bot.py"}, SCRIPT),
+    "hook_write": ({"hook": "bot.py", "content": SCRIPT + "# more\n"}, "Installed hooks/bot.py"),
+    "hook_edit": ({"hook": "bot.py", "oldString": "says", "newString": "tells"}, "Installed hooks/bot.py"),
+    "hook_validate": ({"hook": "bot.py", "content": SCRIPT + "# more\n"}, "hooks/bot.py would be installed"),
+}
+"""The README's tools: the arguments of a call, and how its answer begins."""
+GATED = ["hook_write", "hook_edit", "hook_validate"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names", [[name for name in BUILTIN if name not in GATED], *([one] for one in GATED)]
+)
+def test_each_builtin_tool_of_the_readme_answers_under_a_scripts_prefix(bot, names):
+    bot.run("".join(tool(f"bot_{name}", **BUILTIN[name][0]) for name in names) + "== turn\ntext: done\n")
+    for name, answer in zip(names, bot.results(), strict=True):
+        assert answer.startswith(BUILTIN[name][1]), name
 
 
 def test_an_empty_workspace_lists_what_is_there_and_says_what_can_be_written(person):

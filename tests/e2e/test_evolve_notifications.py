@@ -111,6 +111,20 @@ async def test_a_message_leaves_what_the_model_was_sent_before_as_it_was(person)
     assert last["system"] == first["system"]
 
 
+async def test_what_an_answer_calls_notifications_is_told_with_what_it_calls_notify(person):
+    lines = [{"result": "told", "notify": [CHANGED]}, {"notifications": [{"type": "mood"}]}]
+    answer = "\n".join(map(json.dumps, lines))
+    said = json.dumps({"message": SAID})
+    person.shell("a.sh", discover=TELLS, execute_tool=answer, format_notification=said)
+    person.tell(STORY)
+    door = await person.open()
+    source, other = await prompted(door, 2)
+    await door.ask(source, "tell the others")
+    assert await told(door, other) == [SAID]
+    (given,) = person.calls("a.sh", "format_notification")
+    assert given["notifications"] == [CHANGED, {"type": "mood"}]
+
+
 async def test_without_a_script_that_words_it_the_files_are_named(person):
     teller(person)
     person.tell(STORY)

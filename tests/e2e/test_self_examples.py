@@ -92,11 +92,19 @@ SNAPSHOTS = [
     (call(action="reset", key="max_iterations"), "Reset max_iterations = 40 (was 80)"),
     (call(action="reset", key="my_custom_flag"), "Deleted _runtime_vars.my_custom_flag"),
 ]
+AFTER = [
+    (call(action="inspect", key="max_iterations"), "max_iterations: 40"),
+    (
+        call(action="reset", key="my_custom_flag"),
+        "'my_custom_flag' is not a known property or runtime variable",
+    ),
+]
+"""What is left once the examples are through."""
 
 
 @pytest.mark.slow
 async def test_the_example_lines_answer_as_they_are_printed(house: Machine) -> None:
-    story = [*INSPECT, *MODIFY, *TOOLS, *SNAPSHOTS]
+    story = [*INSPECT, *MODIFY, *TOOLS, *SNAPSHOTS, *AFTER]
     assert await told(house, *(line for line, _ in story)) == [answer for _, answer in story]
 
 
@@ -226,6 +234,19 @@ async def test_a_restricted_parameter_keeps_its_type_and_range(
     assert now == f"{key}: {LEAST.get(key, 'scripted/x')!r}"
 
 
+@pytest.mark.parametrize("ends", [{"max_iterations": (1, 100), "context_window_tokens": (4096, 1_000_000)}])
+async def test_the_ends_of_a_range_are_taken(house: Machine, ends: dict[str, tuple[int, int]]) -> None:
+    lines = [call(action="modify", key=key, value=end) for key, both in ends.items() for end in both]
+    door = await opened(house, turn(*lines))
+    session = await door.session()
+    await door.ask(session, "go")
+    assert results(await door.stored(session)) == [
+        f"Set {key} = {end} (was {was})"
+        for key, (least, most) in ends.items()
+        for end, was in ((least, LEAST[key]), (most, least))
+    ]
+
+
 BLOCKED = [
     *("bus", "provider", "_running", "_config_defaults", "_runtime_vars", "_config_snapshots"),
     *("__class__", "__dict__", "subagents.__class__", "tools.__init__.__globals__"),
@@ -300,9 +321,7 @@ async def test_arguments_of_another_type_are_refused_before_the_tool_sees_them(h
 @pytest.mark.parametrize("key", ["commands", "consolidator.auto", "runner.agent", "workspace.directory"])
 async def test_what_is_a_persons_to_change_is_said_with_what_may_be_set(house: Machine, key: str) -> None:
     (refused,) = await told(house, call(action="modify", key=key, value="x"))
-    assert refused.startswith(
-        f"Error: '{key}' is read-only: it is a person's to change (docs/reference/self.md). "
-    )
+    assert refused.startswith(f"Error: '{key}' is read-only: it is a person's to change (instar docs self). ")
     assert "You may set max_iterations, context_window_tokens, model, provider_retry_mode" in refused
 
 
@@ -362,12 +381,19 @@ async def test_there_are_64_variables_and_no_more(house: Machine) -> None:
 async def test_a_restart_gives_the_defaults_back(house: Machine) -> None:
     door = await opened(
         house,
-        turn(call(action="modify", key="max_iterations", value=80)),
+        turn(
+            call(action="modify", key="max_iterations", value=80),
+            call(action="modify", key="mine", value=1),
+            call(action="snapshot", name="kept"),
+            call(action="manage_tool", name="web_search", manage_action="unregister"),
+        ),
         turn("    text: set\n"),
-        turn(call(action="inspect")),
+        turn(call(action="inspect"), call(action="list_snapshots"), "    tool: web_search {}\n"),
     )
     session = await door.session()
     await door.ask(session, "go")
     again = await house.open()
     await again.ask(session, "look")
-    assert results(await again.stored(session))[-1].startswith("max_iterations: 40\n")
+    seen, snapshots, found = results(await again.stored(session))[-3:]
+    assert seen == "max_iterations: 40\ncontext_window_tokens: 65536\nmodel: 'scripted/x'"
+    assert (snapshots, found) == ("No snapshots saved", "found")

@@ -1,7 +1,9 @@
 """Snapshots of a project's files: taken, compared, put back, and never the person's own repository touched."""
 
 import asyncio
+import contextlib
 import os
+import random
 import shutil
 import subprocess
 import time
@@ -236,6 +238,58 @@ async def test_a_change_after_a_snapshot_that_started_no_git_is_in_the_next_one(
     assert await unasked(snapshot, started) == after
 
 
+RULES = ("*.log\n", "gen/\n", "gen\n!a\n", "x/y/\n", "", "*.txt\n!c.txt\n", ".gitignore\nd\n")
+
+
+def _anything(project: Path, choose: random.Random) -> None:
+    """Do one of what people and programs do to files; much of it fails, as nothing is there."""
+    names = [
+        folder + name for folder in ("", "x/", "x/y/", "gen/", "z/") for name in ("a", "b.log", "c.txt", "d")
+    ]
+    path, other = project / choose.choice(names), project / choose.choice(names)
+    match choose.randrange(9):
+        case 0 | 1 | 2:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(choose.choice("ab") * choose.randrange(1, 4))
+        case 3:
+            path.unlink()
+        case 4:
+            path.rename(other)
+        case 5:
+            other.symlink_to(path)
+        case 6:
+            (other.parent / ".gitignore").write_text(choose.choice(RULES))
+        case 7:
+            shutil.copytree(project / ".git", path.parent / ".git")
+        case 8:
+            shutil.rmtree(
+                choose.choice([path.parent, path.parent / ".git"]) if path.parent != project else other
+            )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_whatever_changes_the_snapshot_is_that_of_a_runtime_that_asks_git(
+    opened: Callable[..., Snapshot], project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    choose, started, unasked = random.Random(seed), logged(tmp_path, monkeypatch), 0
+    snapshot = opened()
+    before = await taken(snapshot)
+    for number in range(120):
+        for _ in range(choose.randrange(3)):
+            with contextlib.suppress(OSError, shutil.Error):
+                _anything(project, choose)
+        if choose.random() < 0.5:
+            await asyncio.sleep(choose.choice([0.001, 0.025]))
+        count, tree = started(), await taken(snapshot)
+        unasked += started() == count
+        patch = await snapshot.patch(before)
+        if number % 4 == 0:
+            assert (await taken(opened()), await opened().patch(before)) == (tree, patch)
+        before = tree
+    assert unasked > 20
+
+
 async def test_what_is_ignored_may_change_without_a_git(
     snapshot: Snapshot, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +410,9 @@ def test_whatever_a_name_became_it_is_put_back(
         was, tree = contents(project), await taken(snapshot)
         for name, (_, after) in zip("xy", shapes, strict=True):
             _shape(project / name, after)
+        patch = await snapshot.patch(tree)
+        # Another runtime has to ask git for the difference.
+        assert patch == await Snapshot.of(processes, found, root / "data", root, None).patch(tree)
         done = await put_back(snapshot, tree)
         assert contents(project) == was
         assert done.kept == []

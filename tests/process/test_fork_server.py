@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -571,6 +572,16 @@ def test_a_call_whose_waiting_fork_was_killed_is_made_all_the_same(bench: Bench)
         (anchor,) = children(zygote)
         os.kill(anchor if whole else children(anchor)[0], signal.SIGKILL)
         assert bench.call(bench.script("print('well')")).stdout == b"well\n"
+    assert bench.heat() == zygote
+
+
+def test_an_interpreter_that_can_make_no_fork_lives_on_and_calls_start_plainly(bench: Bench) -> None:
+    zygote = bench.heat()
+    limits = resource.prlimit(zygote, resource.RLIMIT_NOFILE)
+    resource.prlimit(zygote, resource.RLIMIT_NOFILE, (4, limits[1]))
+    for _ in range(3):
+        assert bench.parent() == os.getpid()
+    resource.prlimit(zygote, resource.RLIMIT_NOFILE, limits)
     assert bench.heat() == zygote
 
 

@@ -393,8 +393,10 @@ async def test_code_that_nobody_has_read_is_never_started_by_a_launcher(
 
 
 def launchers() -> list[int]:
-    """Launchers that descend from this process."""
-    return [pid for pid in descendants(os.getpid()) if is_launcher(pid)]
+    """Launchers that descend from this process, without their forks that wait for a call."""
+    found = [pid for pid in descendants(os.getpid()) if is_launcher(pid)]
+    forks = {fork for pid in found for fork in descendants(pid)}
+    return [pid for pid in found if pid not in forks]
 
 
 def descendants(pid: int) -> Iterator[int]:

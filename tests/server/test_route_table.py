@@ -7,20 +7,17 @@ from starlette.routing import Match
 
 from instar.api.operation import operations
 from instar.server.app import families
-from instar.server.dispatch import routes
+from instar.server.dispatch import NODE, OperationTree
 
 BOUNDS = [bound for family in families() for bound in operations(family)]
-ROUTES = routes(BOUNDS, None)
+ROUTE = OperationTree(BOUNDS, None)
 
 
 def found(raw):
-    """What matches a path as it was sent: the first route's own path, and its variable parts."""
+    """What matches a path as it was sent: the operation's own path, and its variable parts."""
     scope = {"type": "http", "method": "GET", "path": unquote(raw), "raw_path": raw.encode(), "root_path": ""}
-    for route in ROUTES:
-        match, more = route.matches(scope)
-        if match is Match.FULL:
-            return route.path, more["path_params"]
-    return None
+    match, more = ROUTE.matches(scope)
+    return (more[NODE].path, more["path_params"]) if match is Match.FULL else None
 
 
 @pytest.mark.parametrize("path", sorted({bound.operation.path for bound in BOUNDS}))
@@ -35,3 +32,15 @@ def test_a_slash_that_is_encoded_belongs_to_its_part():
 
 def test_an_encoded_slash_does_not_make_a_fixed_path():
     assert found("/session%2Fstatus") is None
+
+
+@pytest.mark.parametrize(
+    "path", ["/session/", "/session//message", "/api/fs/read", "/session/ses_1/message/"]
+)
+def test_a_part_that_is_empty_is_no_variable_part(path):
+    assert found(path) is None
+
+
+def test_the_rest_of_a_path_may_have_slashes_and_may_be_empty():
+    assert found("/api/fs/read/a/b%20c")[1] == {"path": "a/b c"}
+    assert found("/api/fs/read/")[1] == {"path": ""}

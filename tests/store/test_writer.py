@@ -71,11 +71,23 @@ async def test_work_is_durable_and_announced_before_its_future_resolves(
     other.close()
 
 
-async def test_what_waits_together_is_one_transaction(writer: Writer) -> None:
+async def counted(writer: Writer) -> list[str]:
+    """The COMMITs of the writer from now on."""
     commits: list[str] = []
-    writer_connection: list[sqlite3.Connection] = []
-    await writer.submit(writer_connection.append)
-    writer_connection[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    connections: list[sqlite3.Connection] = []
+    await writer.submit(connections.append)
+    connections[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    return commits
+
+
+async def test_what_is_submitted_in_one_round_of_the_loop_is_one_transaction(writer: Writer) -> None:
+    commits = await counted(writer)
+    await asyncio.gather(*[writer.submit(put(f"k{number:02}")) for number in range(20)])
+    assert len(commits) == 1
+
+
+async def test_what_waits_together_is_one_transaction(writer: Writer) -> None:
+    commits = await counted(writer)
     gate = await hold(writer)
     futures = [writer.submit(put(f"k{number:02}")) for number in range(20)]
     gate.opened.set()
@@ -89,16 +101,16 @@ async def test_what_is_only_told_in_between_parts_no_transaction(
     gate = await hold(writer)
     made: list[str] = []
 
-    def counted(key: str) -> Work:
+    def noted(key: str) -> Work:
         def work(connection: sqlite3.Connection) -> None:
             made.append(key)
             put(key)(connection)
 
         return work
 
-    first = writer.submit(counted("a"))
+    first = writer.submit(noted("a"))
     writer.publish(idle("ses_a"))
-    second = writer.submit(counted("b"), [idle("ses_b")])
+    second = writer.submit(noted("b"), [idle("ses_b")])
     gate.opened.set()
     await asyncio.gather(first, second)
     # A transaction that fails is done again, each commit in one of its own.

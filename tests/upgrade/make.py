@@ -1,7 +1,8 @@
 """Keep what a version leaves, in `tests/data/upgrade/NAME.tar.xz`: `python -m tests.upgrade.make COMMIT NAME`.
 
 The code of that commit plays the demo in an evolve workspace and a turn with a call of bash, in a home of its own. What
-is kept is that home, and `root`: the folder in which it lay, which the databases name.
+is kept is that home, and `root`: the folder in which it lay, which the databases name. With a NAME that begins with
+``postgresql`` it plays the turn alone, on a PostgreSQL server, and `NAME.sql` is a dump of the schema.
 """
 
 import shutil
@@ -11,11 +12,14 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from tests.postgresql import cluster
+
 from instar.testing import clean_environment
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "tests" / "data" / "upgrade"
 PROMPT = "Write a note about what an instar is, and count the words in it."
+QUESTION = "What does the shell say?"
 SCRIPT = """\
 == title
 text: Echo
@@ -29,38 +33,54 @@ text: The shell said heard.
 
 
 def make(commit: str, name: str) -> Path:
-    """Play what is played with the code of a commit, and return the archive."""
+    """Play what is played with the code of a commit, and return the archive or the dump."""
     with tempfile.TemporaryDirectory(prefix="instar-upgrade-") as folder:
         root = Path(folder).resolve()
         code, home = root / "code", root / "home"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", code, commit], cwd=ROOT, check=True)
         try:
+            if name.startswith("postgresql"):
+                return dump(root, code, home, KEPT / f"{name}.sql")
             play(root, code, home)
+            return keep(home, root, KEPT / f"{name}.tar.xz")
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", code], cwd=ROOT, check=True)
-        return keep(home, root, KEPT / f"{name}.tar.xz")
 
 
 def play(root: Path, code: Path, home: Path) -> None:
     """A change of a hook script that passes its gate, and then an everyday turn."""
-    workspace, project, script = home / "workspace", home / "project", root / "script.txt"
-    environment = {
-        **clean_environment(home),
-        "PYTHONPATH": str(code / "src"),
-        "INSTAR_TRUST": "all",
-        "INSTAR_SCRIPT": str(script),
-    }
-    script.write_text(SCRIPT)
-    project.mkdir()
-    shutil.copytree(code / "examples" / "hello", workspace)
-    evolving = {**environment, "INSTAR_WORKSPACE": str(workspace)}
-    del evolving["INSTAR_SCRIPT"]
-    for words, variables in (
-        (["--model", "scripted/demo", PROMPT], evolving),
-        (["--model", "scripted/x", "What does the shell say?"], environment),
-    ):
-        command = [sys.executable, "-m", "instar", "run", "--auto", *words]
-        subprocess.run(command, cwd=project, env=variables, stdin=subprocess.DEVNULL, check=True, timeout=120)
+    environment = given(root, code, home)
+    shutil.copytree(code / "examples" / "hello", home / "workspace")
+    run(
+        home, {**environment, "INSTAR_WORKSPACE": str(home / "workspace")}, "--model", "scripted/demo", PROMPT
+    )
+    run(home, {**environment, "INSTAR_SCRIPT": str(root / "script.txt")}, "--model", "scripted/x", QUESTION)
+
+
+def dump(root: Path, code: Path, home: Path, to: Path) -> Path:
+    """An everyday turn, on a server."""
+    server = cluster()
+    environment = {**given(root, code, home), "INSTAR_DATABASE": server.database("kept")}
+    run(home, {**environment, "INSTAR_SCRIPT": str(root / "script.txt")}, "--model", "scripted/x", QUESTION)
+    server.shell(f"pg_dump --schema=kept --inserts --no-owner postgres > {server.folder}/kept.sql")
+    shutil.copyfile(server.folder / "kept.sql", to)
+    return to
+
+
+def given(root: Path, code: Path, home: Path) -> dict[str, str]:
+    """The environment of commands of that version; the script and the project are made."""
+    (root / "script.txt").write_text(SCRIPT)
+    environment = clean_environment(home)
+    (home / "project").mkdir()
+    return {**environment, "PYTHONPATH": str(code / "src"), "INSTAR_TRUST": "all"}
+
+
+def run(home: Path, environment: dict[str, str], *words: str) -> None:
+    """Run a turn to its end."""
+    command = [sys.executable, "-m", "instar", "run", "--auto", *words]
+    subprocess.run(
+        command, cwd=home / "project", env=environment, stdin=subprocess.DEVNULL, check=True, timeout=120
+    )
 
 
 def keep(home: Path, root: Path, archive: Path) -> Path:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from instar.git.project import Project
     from instar.plugin import Means
     from instar.runtime import Options, Runtime
+    from instar.server.own_server import OwnServer
     from instar.settings.load import Settings
     from instar.settings.paths import Paths
     from instar.settings.trust import Trust
@@ -252,6 +253,13 @@ def in_process(runtime: "Runtime") -> "AsyncClient":
     return client_of(runtime)
 
 
+def _own_server(runtime: "Runtime") -> "OwnServer":
+    # Start-up time: a server of its own is for plugins that ask.
+    from instar.server.own_server import OwnServer
+
+    return OwnServer(runtime)
+
+
 @asynccontextmanager
 async def opened_runtime(options: "Options", *, automatic: bool = False) -> "AsyncIterator[Runtime]":
     """Open a runtime, say on stderr what it skipped, and close it at the end. `automatic` as in `Options`."""
@@ -260,10 +268,9 @@ async def opened_runtime(options: "Options", *, automatic: bool = False) -> "Asy
 
     from instar.process import mark_own
     from instar.runtime import Runtime
-    from instar.server.own_server import OwnServer
 
     mark_own()
-    asked = replace(options, automatic=automatic, http=in_process, serve=OwnServer, confirm=_confirmed)
+    asked = replace(options, automatic=automatic, http=in_process, serve=_own_server, confirm=_confirmed)
     async with await Runtime.open(asked) as runtime:
         collector.started()
         tell_untrusted(runtime.untrusted)

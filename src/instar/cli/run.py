@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import mimetypes
 import os
 import select
 import shlex
@@ -385,6 +384,9 @@ def _is_piped() -> bool:
 
 
 def _file(name: str, folder: Path) -> Plain:
+    # Start-up time: most messages have no file.
+    import mimetypes
+
     path = in_utf8((folder / Path(name).expanduser()).resolve())
     if not path.exists():
         raise click.UsageError(f"there is no file {path}")

@@ -90,6 +90,7 @@ class Snapshot:
         self._ignored: list[str] | None = None
         self._ruled: object = None
         self._looks = True
+        self._last: tuple[str, str, list[str]] | None = None
         self._next: asyncio.Task[str | None] | None = None
         self.off = off
 
@@ -129,7 +130,11 @@ class Snapshot:
         """Return the absolute paths of the files that differ; none where a snapshot is gone."""
         if before == after:
             return []
-        found = await self._asked(before, after, lambda shadow: changed_names(shadow, before, after))
+        found: Iterable[str] | None
+        if self._last is not None and self._last[:2] == (before, after):
+            found = self._last[2]
+        else:
+            found = await self._asked(before, after, lambda shadow: changed_names(shadow, before, after))
         return [str(self._worktree / name) for name in found or []]
 
     async def diff(self, before: str, after: str) -> str:
@@ -171,6 +176,7 @@ class Snapshot:
             async with shadow.held():
                 # Marked first: a process that is ended meanwhile must not begin anew at each start.
                 (shadow.folder / "cleaned").touch()
+                self._last = None
                 await shadow.run("prune", f"--expire={KEPT_DAYS}.days.ago")
         except (ShadowBusy, *_FAULTS) as error:
             log.info("old snapshots not dropped worktree=%s: %s", shadow.worktree, error)
@@ -222,8 +228,11 @@ class Snapshot:
     async def _taken(self, shadow: Shadow, files: Footprint | None = None) -> str:
         """Write the tree; `files` were seen before, so that what changed since makes another footprint."""
         files = await self._ruled_footprint(shadow, files or self._seen(shadow))
-        await self._take_in(shadow)
+        known = self._known if self._known and self._known.stamp == shadow.stamp() else None
+        changed = await self._take_in(shadow)
         tree = await self._write_tree(shadow)
+        # Nothing but these can differ from the tree that the index stood for.
+        self._last = (known.tree, tree, sorted(set(changed), key=str.encode)) if known else None
         self._known = _Known(shadow.stamp(), tree, files if files and files.settled else None)
         return tree
 
@@ -259,7 +268,8 @@ class Snapshot:
         self._ruled = files and files.ruled
         return files
 
-    async def _take_in(self, shadow: Shadow) -> None:
+    async def _take_in(self, shadow: Shadow) -> list[str]:
+        """Bring the index up to date, and return the names that changed in it."""
         records = await shadow.names("ls-files", "-t", "-m", "-o", "--exclude-standard", "-z")
         found = _sorted(shadow.worktree, records)
         if len(found.read) > MOST:
@@ -272,6 +282,7 @@ class Snapshot:
         if found.read:
             flags = ("--add", "--remove", "--replace", "--stdin")
             await shadow.run("update-index", "-z", *flags, stdin=_lines(found.read))
+        return [*found.forget, *found.read]
 
     async def _write_tree(self, shadow: Shadow) -> str:
         stamp = shadow.stamp()

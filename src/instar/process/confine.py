@@ -38,8 +38,8 @@ class Policy(msgspec.Struct, frozen=True):
     """How a fork confines itself: by the file ``applies`` and the bytes that its ``apply(data: bytes) -> None`` takes.
 
     That module imports the standard library alone, and raises when the policy could not be applied whole. Its
-    ``become(argv, env)`` becomes a program, or returns why not (`instar.process.launcher`). No data: a fork need do
-    nothing.
+    ``become(argv, env)`` becomes a program, or returns why not (`instar.process.launcher`). ``prepare(data)`` makes
+    ready what `apply` needs, and ``rehearse()`` does what they do and changes nothing. No data: a fork need do nothing.
     """
 
     data: bytes

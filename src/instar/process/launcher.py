@@ -81,7 +81,10 @@ class Launcher:
             os.close(descriptor)
         # For the forks to come; the one that has the call did so by itself.
         self.prepared(request)
-        self.waiting = self.waiting or self.fork()
+        try:
+            self.waiting = self.waiting or self.fork()
+        except OSError:
+            return  # the next call tries it again
 
     def prepared(self, request: Request) -> Any:
         """Return the module that confines the fork, with the policy's rules ready; None: instar starts it plainly."""
@@ -94,8 +97,12 @@ class Launcher:
         return module
 
     def start(self, call: int, data: bytes, given: list[int]) -> None:
-        """Hand a call to the fork that waits."""
-        (anchor, door), self.waiting = self.waiting or self.fork(), None
+        """Hand a call to the fork that waits; where there is none and none can be made, instar starts it plainly."""
+        try:
+            (anchor, door), self.waiting = self.waiting or self.fork(), None
+        except OSError:
+            self.say(b'{"id":%d,"status":126}' % call)
+            return
         self.calls[call] = anchor
         self.running[anchor] = call, self.running[anchor][1]
         packed = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in given)
@@ -106,7 +113,7 @@ class Launcher:
         door.close()
 
     def fork(self) -> tuple[int, _socket.socket]:
-        """Fork what waits for a call; return its anchor and the way to it."""
+        """Fork what waits for a call; return its anchor and the way to it. Raises `OSError`."""
         door, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         # `os.fork` would also renew locks, threads and random numbers: as much work again, of no use to an anchor.
         anchor = _LIBC.fork()
@@ -114,6 +121,7 @@ class Launcher:
             door.close()
             self.wait(theirs)
         theirs.close()
+        # A fork that is not watched ends at once: its way is closed. One that failed is no process.
         descriptor = os.pidfd_open(anchor)
         self.poll.register(descriptor, select.POLLIN)
         self.running[anchor] = 0, descriptor
@@ -121,8 +129,9 @@ class Launcher:
 
     def wait(self, door: _socket.socket) -> NoReturn:
         """Become a call's anchor; its program waits for the call, takes it and runs."""
-        anchor = self.hold(door)
         try:
+            anchor = self.hold(door)
+            self.rehearse()
             data, given = _received(door)
             if not data:
                 os._exit(0)
@@ -137,6 +146,16 @@ class Launcher:
         except BaseException:
             os._exit(126)
         self.become(request, prepared)
+
+    def rehearse(self) -> None:
+        """Do what a call does, so that this fork has its own of most pages that it writes to before the call comes."""
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        ours.send(marshal.dumps({"id": 0, "argv": [""], "env": [("", "")]}, 2))
+        marshal.loads(_received(theirs)[0])  # noqa: S302 - from here
+        ours.close()
+        theirs.close()
+        for module in _LOADED.values():
+            module.rehearse()
 
     def hold(self, door: _socket.socket) -> int:
         """Fork once more, and return in the new process, with what tells this one the call's id.

@@ -113,14 +113,13 @@ class Zygote(launcher.Launcher):
         self.compiled[path] = source, code
         return code
 
-    def hold(self, door: _socket.socket) -> int:
-        """Run an empty script in the new process: it has then copied most of the pages that a call writes to."""
-        anchor: int = super().hold(door)
+    def rehearse(self) -> None:
+        """Run an empty script, too: the fork has then copied most of the pages that a call writes to."""
+        super().rehearse()
         os.environ.update(REHEARSED="")
         del os.environ["REHEARSED"]
         _run(_REHEARSED, __file__)
         gc.collect()
-        return anchor
 
     def become(self, request: Any, prepared: types.CodeType) -> NoReturn:
         """Run the script as ``__main__``, and end as the interpreter would."""

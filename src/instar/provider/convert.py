@@ -116,7 +116,11 @@ class Converter(ABC, Generic[Form]):
         """Return a request's converted messages, without empty ones: those that `ModelRequest.made` lacks are made."""
         if request.made is None:
             return self.converted(request.messages)
-        made = request.made.setdefault(self, [])
+        made = request.made.get(self)
+        if made is None:
+            # What another model's converter made is not kept beside it.
+            request.made.clear()
+            made = request.made[self] = []
         for message in request.messages[len(made) :]:
             form, data = self.convert(message)
             made.append(Converted([], form, piece(message.info.id, data)))

@@ -196,7 +196,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     sent: Callable[[Sent], None] | None = None
     """Called with what is sent, before it is sent."""
     made: dict[Any, list[Any]] | None = None
-    """What converters made of the first messages, by converter; None where the next request begins with others."""
+    """What a converter made of the first messages, by converter; None where the next request begins with others."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):

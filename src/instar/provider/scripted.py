@@ -29,7 +29,7 @@ from instar.message import (
     WithParts,
     text_of,
 )
-from instar.provider.convert import ChatConverter, conversation, sent, tool_list
+from instar.provider.convert import ChatConverter, Converted, conversation, sent, tool_list
 from instar.provider.failure import judge
 from instar.provider.protocol import (
     Delta,
@@ -106,7 +106,7 @@ class Scripted:
         self._record(request)
         if request.sent is not None:
             # As Chat Completions would be sent it: the runtime notices a changed prefix with this model too.
-            request.sent(sent(request, self._converter().of_request(request)))
+            request.sent(sent(request, self._converted(request)))
         await asyncio.sleep(0)
         script = self._script(request.model)
         position = find_position(script, request.messages, request.model)
@@ -192,12 +192,15 @@ class Scripted:
         except ScriptError as error:
             raise ProviderError(f"{model.ref}: {error}") from None
 
+    def _converted(self, request: ModelRequest) -> list[Converted[bytes]]:
+        return self._converter(attachment=request.model.attachment).of_request(request)
+
     def _record(self, request: ModelRequest) -> None:
         """Append the request, with messages and tools as Chat Completions would be sent them."""
         file = self._environment.get("INSTAR_SCRIPT_RECORD")
         if not file:
             return
-        messages = self._converter(attachment=request.model.attachment).of_request(request)
+        messages = self._converted(request)
         received = {
             "purpose": request.purpose,
             "session": request.session_id,

@@ -1,7 +1,7 @@
 """Landlock: a process gives up rights for itself and for all that it starts, with no program to install.
 
-Only the standard library is imported here, and nothing of instar: this file is also run by itself, as
-``python -I -S landlock.py FD PROGRAM ARG…``, which applies the policy that it reads from the descriptor and
+Only the standard library is imported here, and nothing of instar: this file is also run by itself, compiled, as
+``python -I -S -c … FD PROGRAM ARG…``, which applies the policy that it reads from the descriptor and
 then becomes the program; `instar.process.launcher`, also in another Python, loads it by its path.
 
 A policy is a dict in Python's marshal format 2 (`encode`), which every Python 3 reads without a module: ``fs`` the
@@ -51,7 +51,7 @@ ABSTRACT_SOCKETS, SIGNALS = 1, 2
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # one number on every architecture
 _VERSION = 1
 _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER, _DROP_BOUND = 38, 22, 2, 24
-_PARENT_DIES, _DUMPABLE = 1, 4
+_PARENT_DIES, _IS_DUMPABLE, _DUMPABLE = 1, 3, 4
 _CAPABILITY_VERSION = 0x20080522
 _KNOWN = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
 """Which ABI brought which file rights."""
@@ -266,6 +266,14 @@ def become(argv: list[str], env: dict[str, str]) -> tuple[int, int, int, bytes]:
         except (OSError, ValueError) as error:
             number = getattr(error, "errno", errno.EINVAL)
     return (number, *_seen(argv[0]))
+
+
+def rehearse() -> None:
+    """Do what `apply` and `become` do and change nothing (`instar.process.launcher`)."""
+    _LIBC.prctl(_IS_DUMPABLE, 0, 0, 0, 0)
+    # As Python has left it.
+    _SIGNAL(ctypes.c_int(13), ctypes.c_void_p(1))
+    _found("", {"PATH": "/"})
 
 
 def _found(name: str, env: dict[str, str]) -> list[str]:

@@ -23,7 +23,7 @@ from instar.api.instance import (
 )
 from instar.api.operation import flagship_operations, operation, operations
 from instar.server.call import Call
-from instar.server.dispatch import ANY, PATH, Contributed, routes, sockets
+from instar.server.dispatch import ANY, PATH, Contributed, OperationTree, sockets
 from instar.server.errors import refusal
 from instar.server.instances import Instances
 from instar.server.openapi import document
@@ -140,7 +140,7 @@ def application(instances: Instances, doors: Mapping[str, ASGIApp] = MappingProx
     contributed = Route(PATH, Contributed(instances, bounds).carry, methods=ANY)
     others = [kind(path, door) for path, door in doors.items() for kind in (Route, WebSocketRoute)]
     return Starlette(
-        routes=[*routes(bounds, instances), *sockets(bounds, instances), *others, contributed],
+        routes=[OperationTree(bounds, instances), *sockets(bounds, instances), *others, contributed],
         exception_handlers={HTTPException: _http_error},
     )
 

@@ -160,9 +160,9 @@ def bind(address: Address) -> socket.socket:
     """Return a socket that listens at a name or an address. Raises `BindError`."""
     where = f"{address.hostname}:{address.port}"
     try:
-        found = socket.getaddrinfo(
-            address.hostname, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        # Start-up time: of text Python asks the codec of international names, with its tables.
+        host = address.hostname.encode() if address.hostname.isascii() else address.hostname
+        found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, target = found[0]
         bound = socket.socket(family, kind, protocol)
     except OSError as error:

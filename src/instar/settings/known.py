@@ -84,9 +84,7 @@ All that stands below one of them changes nothing either.
 _SAME_ANYWAY: Final = MappingProxyType({"share": "disabled", "autoshare": False, "autoupdate": False})
 """Values with which such a setting says what instar does anyway."""
 
-_READ: Final = sorted(
-    {field.name for field in msgspec.structs.fields(Config)} - {"data", "foreign", "asked"} | set(OWN_KEYS)
-)
+_READ: Final = sorted({*Config.__struct_fields__} - {"data", "foreign", "asked"} | set(OWN_KEYS))
 _BLOCKS: Final[Mapping[Path, tuple[str, ...]]] = MappingProxyType(
     {
         ("agent", "*"): (*AgentConfig.__struct_fields__, "name", "maxSteps", "hooks"),

@@ -292,6 +292,8 @@ def test_an_agents_own_rules_hold_for_it_and_stop_means_that_it_stops():
         ("claude", "PreToolUse", {"type": "http", "url": "http://x"}, 600),
         ("instar", "Stop", {"type": "prompt", "prompt": "p"}, 30),
         ("openhands", "Stop", {"type": "prompt", "prompt": "p"}, 30),
+        ("instar", "Stop", {"type": "agent", "prompt": "p"}, 60),
+        ("openhands", "Stop", {"type": "agent", "prompt": "p"}, 60),
         ("claude", "Stop", {"type": "agent", "prompt": "p"}, 60),
         ("claude", "Stop", {"type": "agent", "prompt": "p", "timeout": 0.5}, 0.5),
     ],

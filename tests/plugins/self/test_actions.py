@@ -165,7 +165,7 @@ async def test_answers_follow_each_other_as_nanobot_tells(story: list[tuple[dict
 
 
 A_PERSONS = (
-    ": it is a person's to change (docs/reference/self.md). You may set max_iterations, context_window_tokens, model, "
+    ": it is a person's to change (instar docs self). You may set max_iterations, context_window_tokens, model, "
     "provider_retry_mode, options, web_config.enable"
 )
 """What the refusal of a value that is read ends with."""

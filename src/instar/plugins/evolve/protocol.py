@@ -15,8 +15,11 @@ Answer = dict[str, Any]
 OBSERVATIONAL: Final = frozenset({"observe_message", "format_notification", "tool_before", "tool_after"})
 """Hooks whose failure does not call `recover`."""
 
-ARRAYS: Final = frozenset({"system", "tools", "notifications", "notify", "actions", "modified"})
+ARRAYS: Final = frozenset({"system", "tools", "notify", "actions", "modified"})
 """Keys whose values are lists, concatenated."""
+
+ALIASES: Final = {"notifications": "notify"}
+"""The README's list of arrays says ``notifications``, its examples say ``notify``."""
 
 SCALARS: Final = frozenset({"continue", "prompt", "user", "message", "result"})
 """Keys whose values are texts, joined by a newline."""
@@ -73,13 +76,14 @@ def merge(answers: Iterable[Answer]) -> Answer:
     """Merge answers in order: of several lines of one script, and of several scripts.
 
     The law: lists under one key are concatenated; texts under a key of `SCALARS` are joined by a newline;
-    of anything else the last one stands. A single value under a key of `ARRAYS` counts as a list of one,
-    and null as not said.
+    of anything else the last one stands. A key of `ALIASES` counts as what it stands for, a single value under a key of
+    `ARRAYS` as a list of one, and null as not said.
     """
     merged: Answer = {}
     for answer in answers:
-        for key, value in answer.items():
+        for said, value in answer.items():
             if value is not None:
+                key = ALIASES.get(said, said)
                 merged[key] = _join(key, merged.get(key), value)
     return merged
 
