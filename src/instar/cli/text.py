@@ -3,6 +3,7 @@
 A model, a file or a tool may print escape sequences or reverse the direction of text.
 """
 
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -10,11 +11,10 @@ from typing import Final, TypeVar
 
 import click
 
-from instar.wire.pattern import late_pattern
-
 T = TypeVar("T")
 
-_CONTROL: Final = late_pattern(r"\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Compiled here: a pattern of the room `wire` would bring msgspec into every command, `--help` too.
+_CONTROL: Final = re.compile(r"\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def harmless(text: str) -> str:
