@@ -205,8 +205,6 @@ _BUSY: Final = 30.0
 """The same, while it has other requests to work on."""
 _HELD: Final = LIMITS["observer"]
 """Seconds after which a listener should have let go of an event."""
-_LAST: Final = 1.0
-"""Seconds that listeners have for the last events: a plugin that tells a person of ``session.idle`` needs them."""
 _MINDED: Final = 1.0
 """Seconds between looks at that."""
 _LOADING: Final = 45.0
@@ -364,12 +362,10 @@ class JavaScript:
         self._logins[plugin] = get_auth
 
     async def close(self) -> None:
-        """End the child and all that is under way; its listeners get `_LAST` seconds for the last events."""
+        """End the child and all that is under way, once its listeners are done with the last events."""
         self._closed = True
-        if self.is_up and self._child is not None:
-            with contextlib.suppress(JavaScriptError, TimeoutError):
-                async with asyncio.timeout(_LAST):
-                    await self._child.peer.request("heard", {})
+        if self._child is not None:
+            await self._child.peer.heard()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
