@@ -17,7 +17,7 @@ comma := ,
 .PHONY: help demo demo-page recording test test-slow test-all extra real test-clients test-page test-cluster test-js client-programs check check-page format bench bench-check beside study campaign campaign-cluster fuzz setup release-check release-tables docs clean
 
 help: ## print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.run ## play the whole story once: an agent rewrites its own hook; no key, no network
 	@$(BIN)/python examples/demo.py

@@ -218,8 +218,20 @@ def e2e(there: Environment, programs: Path, built: Built) -> None:
 
 
 def pytest(there: Environment, programs: Path, built: Built, *words: str) -> None:
-    """Run tests of the clone on what was installed."""
-    there.run(programs / "python", "-m", "pytest", "-p", "no:cacheprovider", *words, folder=built.checkout)
+    """Run tests of the clone on what was installed. As in CI, what failed is run once more, alone."""
+    command: list[str | Path] = [
+        programs / "python",
+        "-m",
+        "pytest",
+        "-o",
+        f"cache_dir={there.home / 'tests'}",
+        *words,
+    ]
+    try:
+        there.run(*command, folder=built.checkout)
+    except Failed as failure:
+        print(f"{str(failure).splitlines()[-1]}; once more …", end=" ", flush=True)
+        there.run(*command, "--lf", "--lfnf=none", "-n", "0", folder=built.checkout)
 
 
 CHECKS: dict[str, Callable[[Environment, Path, Built], None]] = {
