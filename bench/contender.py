@@ -177,7 +177,7 @@ class Contender:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Ask over this thread's connection. Raises `RuntimeError` with the answer unless it is 200."""
-        return json.loads(self._asked(method, path, body))
+        return json.loads(self.fetch(method, path, body))
 
     def session(self) -> str:
         """Make a session and return its id; it has a title, so that neither program asks the model for one."""
@@ -186,7 +186,7 @@ class Contender:
     def turn(self, session: str, text: str = "go") -> float:
         """Prompt and return the seconds until the answer. Raises `RuntimeError` when the answer is an error."""
         started = time.perf_counter()
-        answer = self._asked(
+        answer = self.fetch(
             "POST", f"/session/{session}/message", {"parts": [{"type": "text", "text": text}]}
         )
         took = time.perf_counter() - started
@@ -220,7 +220,8 @@ class Contender:
         """Processor seconds that its process and all that this one started have used so far."""
         return sum(used(pid) for pid in tree(self._process.pid))
 
-    def _asked(self, method: str, path: str, body: Any) -> bytes:
+    def fetch(self, method: str, path: str, body: Any = None) -> bytes:
+        """Ask as `call` does; the answer as it came."""
         connection = getattr(self._connections, "one", None)
         if connection is None or gone(connection):
             connection = http.client.HTTPConnection(self._place, timeout=PATIENCE)

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import mmap
 import platform
+import selectors
 import sys
 import tempfile
 import time
@@ -27,8 +28,11 @@ from instar.settings.load import read_settings
 from instar.settings.paths import Paths
 from instar.testing import Machine, calls_of, clean_environment
 
-SLOWER: Final = 50
-"""So many times as slow is a program under callgrind."""
+SLOWER: Final = 200
+"""So many times as slow goes the clock: callgrind takes fifty times as long, and more on a busy machine.
+
+What looks around once a second would look as much more often, and be counted.
+"""
 WARMING: Final = 3
 TURNS: Final = 20
 CALLS: Final = 20
@@ -179,7 +183,7 @@ async def hook(root: Path) -> None:
         place = script.ScriptEnvironment(root, clean_environment(root / "home"), 30.0, warm=True)
         await script.call(processes, path, "idle", hooks.GIVEN, place)
         # The interpreter starts in the background of the first call.
-        await asyncio.sleep(2)
+        await asyncio.sleep(2 / SLOWER)
         await script.call(processes, path, "idle", hooks.GIVEN, place)
         with counted():
             for _ in range(HOOKS):
@@ -228,21 +232,30 @@ PIECES: Final[Mapping[str, tuple[Callable[[Path], Coroutine[Any, Any, None]], in
 """What is counted, by its name, and how many of it one run of the function does."""
 
 
-async def slowly(work: Coroutine[Any, Any, None]) -> None:
-    """Do `work` while the clock goes as slowly as valgrind: what is looked at once a second stays as rare."""
+class Waiting(selectors.DefaultSelector):
+    """Waits as much longer as the clock is slower."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait `timeout` seconds of the slow clock for what is registered."""
+        return super().select(timeout * SLOWER if timeout and timeout > 0 else timeout)
+
+
+def slowed() -> asyncio.AbstractEventLoop:
+    """A loop whose timers, as all that asks for the time, go more slowly; threads take turns more rarely."""
     real = time.monotonic
-    # The loop's own timers wait for the system, which does not slow down.
-    asyncio.get_running_loop().time = real  # type: ignore[method-assign]
     time.monotonic = lambda: real() / SLOWER
     sys.setswitchinterval(sys.getswitchinterval() * SLOWER)
-    await work
+    return asyncio.SelectorEventLoop(Waiting())
 
 
 def main() -> None:
     """Do the piece that is named, in a folder that is gone afterwards."""
     work, _ = PIECES[sys.argv[1]]
-    with tempfile.TemporaryDirectory(prefix="instar-pieces-") as folder:
-        asyncio.run(slowly(work(Path(folder))))
+    with (
+        tempfile.TemporaryDirectory(prefix="instar-pieces-") as folder,
+        asyncio.Runner(loop_factory=slowed) as runner,
+    ):
+        runner.run(work(Path(folder)))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ LAZY = (
     "starlette",
     "uvicorn",
     "sqlite3",
+    "msgspec",
     "instar.message",
     "instar.runtime",
     "instar.plugin",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 from instar.event import PluginError
 from instar.message import WithParts
@@ -334,6 +334,36 @@ async def test_events_come_in_order_and_a_slow_listener_holds_nothing_up(
     types = door.types()
     assert heard == types[types.index(heard[0]) :][: len(heard)]
     assert {"session.created", "message.part.updated", "session.idle"} <= set(heard)
+
+
+async def test_what_a_listener_does_with_the_last_event_is_done_before_the_child_ends(
+    house: Machine, write: Write
+) -> None:
+    house.says(HELLO)
+    write("""
+        import { writeFileSync } from "node:fs"
+        export const P = async ({ directory }) => ({
+          event: async ({ event }) => {
+            if (event.type !== "session.idle") return
+            await new Promise((resolve) => setTimeout(resolve, 100))
+            writeFileSync(directory + "/idle", "")
+          },
+        })
+    """)
+    door = await house.open()
+    await door.ask(await door.session(), "hi")
+    await door.runtime.close()
+    assert (house.folder / "idle").exists()
+
+
+async def test_a_listener_that_never_lets_go_does_not_keep_the_instance_from_its_end(
+    house: Machine, write: Write
+) -> None:
+    house.says(HELLO)
+    write("export const P = async () => ({ event: () => new Promise(() => {}) })")
+    door = await house.open()
+    await door.ask(await door.session(), "hi")
+    await asyncio.wait_for(door.runtime.close(), SOON)
 
 
 LISTENER = "export const P = async () => ({ event: async ({ event }) => { if (%s) throw new Error(%s) } })"

@@ -273,7 +273,8 @@ async def test_a_daemon_that_forks_without_end_is_caught(launched: Launched) -> 
 async def test_a_call_signals_what_is_its_own(launched: Launched) -> None:
     done = await launched.by(
         "sleep 61 & kill %1; wait %1; echo $?; timeout -s INT 0.1 sleep 61; echo $?;"
-        " sleep 61.5 & pkill -P $$ sleep; wait $!; echo $?; setsid -f sleep 61.6; pkill -xf 'sleep 61.6'; echo $?;"
+        " sleep 61.5 & pkill -P $$ sleep; wait $!; echo $?; setsid -f sleep 61.6;"
+        " until pkill -xf 'sleep 61.6'; do sleep 0.01; done; echo $?;"
         " kill -0 $PPID; echo $?; trap 'echo heard' USR1; kill -USR1 0; kill -KILL -$$"
     )
     assert done.stdout.decode().split() == ["143", "124", "143", "0", "1", "heard"]

@@ -3,6 +3,7 @@
 A model, a file or a tool may print escape sequences or reverse the direction of text.
 """
 
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -10,22 +11,20 @@ from typing import Final, TypeVar
 
 import click
 
-from instar.wire.pattern import late_pattern
-
 T = TypeVar("T")
 
-_CONTROL: Final = late_pattern(r"\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = r"\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def harmless(text: str) -> str:
     """Return `text` without the characters that control a terminal; line feeds and tabs stay."""
-    return _CONTROL.sub(lambda found: "\n" if found[0] == "\r\n" else "", text)
+    return re.sub(_CONTROL, lambda found: "\n" if found[0] == "\r\n" else "", text)
 
 
 def echo(text: str | bytes = "", *, nl: bool = True, err: bool = False) -> None:
     """Print a harmless text, or JSON in bytes. In that a terminal gets what would control it as ``\\u…``."""
     if isinstance(text, bytes) and (sys.stderr if err else sys.stdout).isatty():
-        text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode())
+        text = re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text.decode())
     elif isinstance(text, str):
         text = harmless(text)
     click.echo(text, nl=nl, err=err)

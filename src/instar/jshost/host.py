@@ -362,8 +362,10 @@ class JavaScript:
         self._logins[plugin] = get_auth
 
     async def close(self) -> None:
-        """End the child and all that is under way."""
+        """End the child and all that is under way, once its listeners are done with the last events."""
         self._closed = True
+        if self._child is not None:
+            await self._child.peer.heard()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

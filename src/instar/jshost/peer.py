@@ -18,6 +18,8 @@ log = logging.getLogger("instar.jshost")
 
 MOST: Final = 256 * 1024 * 1024
 """Bytes of the longest frame that is read."""
+LAST: Final = 1.0
+"""Seconds that listeners have for the last events: one that tells a person of ``session.idle`` needs them."""
 
 Answer = Callable[[str, Plain], Awaitable[Any]]
 """Answers what the other end asks: a method's name and its parameters. What it raises is the answer's error."""
@@ -70,6 +72,12 @@ class Peer:
         ):
             await asyncio.wait([pinging], timeout=seconds)
         return pinging.done() or not pinging.cancel()
+
+    async def heard(self) -> None:
+        """Wait, `LAST` seconds at most, until listeners are done with the events that the child was told."""
+        with contextlib.suppress(JavaScriptError, TimeoutError):
+            async with asyncio.timeout(LAST):
+                await self.request("heard", {})
 
     def notify(self, method: str, params: Plain) -> None:
         """Tell the child something that it does not answer; nothing happens when it has gone."""

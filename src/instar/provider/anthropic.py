@@ -243,13 +243,15 @@ class Anthropic(HTTPAdapter):
             wire["tools"] = msgspec.Raw(_array([tool.json for tool in tools], marked=True))
         if system:
             wire["system"] = msgspec.Raw(_array(system, marked=True))
-        wire["messages"] = msgspec.Raw(_conversation([turn for one in messages for turn in one.form]))
+        wire["messages"] = msgspec.Raw(_conversation([turn for turns in messages.forms for turn in turns]))
         wire["stream"] = True
         wire |= _parameters(request)
         data = encode({key: value for key, value in wire.items() if value is not None})
         if request.sent is not None:
-            pieces = [message.piece for message in messages]
-            request.sent(Sent([tool.piece for tool in tools], piece("", b"".join(system)), pieces, data))
+            pieces, digests = list(messages.pieces), bytes(messages.digests)
+            request.sent(
+                Sent([tool.piece for tool in tools], piece("", b"".join(system)), pieces, data, digests)
+            )
         return data
 
 

@@ -114,10 +114,12 @@ class Prefix(msgspec.Struct, frozen=True):
     stages: list[tuple[str, list[int]]]
     characters: list[tuple[str, int]] = []
     texts: list[tuple[str, int]] = []
+    digests: bytes = b""
+    """Those of the pieces in one, where they were at hand."""
 
     def note(self) -> Note:
         """Return what is kept durably."""
-        digests = _digests(self.pieces)
+        digests = self.digests or _digests(self.pieces)
         first = b64encode(digests[::DIGEST]).decode()
         return Note(self.head, self.created, len(self.pieces), mark(digests), first)
 

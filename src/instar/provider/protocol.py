@@ -167,13 +167,15 @@ class Sent(msgspec.Struct, frozen=True):
     """What a provider's prompt cache compares of a request, in its order: tools, system prompt, messages.
 
     Cache breakpoints are left out, since no cache compares them, and so are messages without content.
-    `body` is the body of the HTTP request; empty if the adapter does not write it itself.
+    `body` is the body of the HTTP request; empty if the adapter does not write it itself. `digests` are those of
+    `messages` in one.
     """
 
     tools: list[PromptPiece]
     system: PromptPiece
     messages: list[PromptPiece]
     body: bytes = b""
+    digests: bytes = b""
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -195,7 +197,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """``required``: the model must call one of the tools."""
     sent: Callable[[Sent], None] | None = None
     """Called with what is sent, before it is sent."""
-    made: dict[Any, list[Any]] | None = None
+    made: dict[Any, Any] | None = None
     """What a converter made of the first messages, by converter; None where the next request begins with others."""
 
 

@@ -29,7 +29,7 @@ from instar.message import (
     WithParts,
     text_of,
 )
-from instar.provider.convert import ChatConverter, Converted, conversation, sent, tool_list
+from instar.provider.convert import ChatConverter, Conversions, conversation, sent, tool_list
 from instar.provider.failure import judge
 from instar.provider.protocol import (
     Delta,
@@ -192,7 +192,7 @@ class Scripted:
         except ScriptError as error:
             raise ProviderError(f"{model.ref}: {error}") from None
 
-    def _converted(self, request: ModelRequest) -> list[Converted[bytes]]:
+    def _converted(self, request: ModelRequest) -> Conversions[bytes]:
         return self._converter(attachment=request.model.attachment).of_request(request)
 
     def _record(self, request: ModelRequest) -> None:

@@ -86,7 +86,7 @@ class SentMessages:
     def __init__(self, sent: list[WithParts] | None = None) -> None:
         """A new one; of `sent`, if it is not kept."""
         self.sent: list[WithParts] = [] if sent is None else sent
-        self.made: dict[Any, list[Any]] | None = {} if sent is None else None
+        self.made: dict[Any, Any] | None = {} if sent is None else None
         self._history: list[WithParts] = []
         """The history that `sent` was made of."""
         self._before: list[tuple[int, Assistant | None, User | None]] = []
@@ -128,7 +128,7 @@ class SentMessages:
             return
         count, self._answer, self._asked = self._before[visible]
         del self.sent[count:], self._before[visible:]
-        self.made = {one: made[:count] for one, made in (self.made or {}).items()}
+        self.made = {one: made.first(count) for one, made in (self.made or {}).items()}
 
     def _add(self, message: WithParts) -> None:
         """Send a message, with its reminder if it has one.

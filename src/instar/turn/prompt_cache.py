@@ -117,7 +117,8 @@ class RequestTrace:
         is_first = len(live.history) <= 2
         before = live.prefix or (None if is_first else await read_note(instance.store, live.id))
         head = self._head(request, sent)
-        prefix = Prefix(head, now(), sent.messages, self._stages, self._characters, self._texts)
+        hooked = self._stages, self._characters, self._texts
+        prefix = Prefix(head, now(), sent.messages, *hooked, sent.digests)
         broken = None if before is None else self._compare(before, prefix, sent)
         await instance.store.commit(writes(live.id, prefix, broken))
         live.prefix, live.system = prefix, request.system

@@ -16,6 +16,7 @@ import { $ } from "./shell.mjs"
 const current = new AsyncLocalStorage()
 const plugins = new Map()
 const leaving = new Set()
+const hearing = new Set()
 const histories = new Histories()
 let given
 
@@ -68,9 +69,16 @@ const methods = {
   event({ plugin, event }) {
     const hook = plugins.get(plugin)?.hooks.event
     if (!hook) return
-    current
+    const heard = current
       .run(plugin, async () => hook({ event }))
       .catch((error) => peer.notify("failed", { plugin, hook: "event", event: event.type, message: said(error) }))
+      .finally(() => hearing.delete(heard))
+    hearing.add(heard)
+  },
+
+  // Answered once the listeners are done with what they were told.
+  async heard() {
+    await Promise.all(hearing)
   },
 
   tool(params, signal) {
