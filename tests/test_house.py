@@ -23,7 +23,7 @@ ENTRIES = 29
 MODULES = 520
 CODE = 69_000
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 50_100
+CODE_OF_THE_CORE = 50_110
 """The same without `plugins`."""
 
 SHARED_NAMES = 9
