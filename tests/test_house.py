@@ -23,7 +23,7 @@ ENTRIES = 29
 MODULES = 520
 CODE = 69_000
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 50_130
+CODE_OF_THE_CORE = 50_200
 """The same without `plugins`."""
 
 SHARED_NAMES = 9

@@ -193,7 +193,6 @@ class HostProcess:
 if TYPE_CHECKING:
     from instar.client import AsyncClient
 
-
 _DEATHS: Final = 3
 """Ends of the child within `_WHILE` after which it is left alone for as long."""
 _WHILE: Final = 60.0
@@ -362,10 +361,8 @@ class JavaScript:
         self._logins[plugin] = get_auth
 
     async def close(self) -> None:
-        """End the child and all that is under way, once its listeners are done with the last events."""
+        """End the child and all that is under way."""
         self._closed = True
-        if self._child is not None:
-            await self._child.peer.heard()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -413,6 +410,7 @@ class JavaScript:
         """End the child, with every timer and program that plugins started: the next request starts another one."""
         child, self._child = self._child, None
         if child is not None:
+            await child.peer.heard()
             await child.close(reason)
 
     async def _ready(self, params: Plain) -> HostProcess:
