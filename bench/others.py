@@ -140,7 +140,6 @@ def cold(others: Sequence[Other], runs: int) -> Iterator[Measured]:
     for what, unit, pick in (
         ("cold: one word", "ms", lambda cost: cost.wall * 1000),
         ("cold: one word, processor time", "ms", lambda cost: cost.cpu * 1000),
-        ("cold: one word, peak memory", "MB", lambda cost: cost.memory),
     ):
         yield Measured(what, unit, {name: statistics.median(map(pick, some)) for name, some in costs.items()})
 

@@ -18,7 +18,7 @@ COMMAND = [sys.executable, "-m", "instar"]
 
 
 class Cost(NamedTuple):
-    """One finished run: wall and CPU seconds, peak memory in MB."""
+    """One finished run: wall and CPU seconds, peak memory in MB: at least that of the process that starts it."""
 
     wall: float
     cpu: float

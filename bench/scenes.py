@@ -54,19 +54,17 @@ class Amounts(NamedTuple):
 
 def cold(houses: Sequence[House], amounts: Amounts) -> Iterator[Row]:
     """A one-word answer by the command line. The first run of each makes its database."""
-    wall, used, memory = empty(), empty(), empty()
+    wall, used = empty(), empty()
     for number in range(amounts.runs + 1):
         for one, house in enumerate(houses):
             cost = timed(["run", "hi"], house.project, house.environment, house.program.command)
             if number:
                 wall[one].append(cost.wall * 1000)
                 used[one].append(cost.cpu * 1000)
-                memory[one].append(cost.memory)
     sane = Budget(300, ratio=False)
     aim = Budget(120, ratio=False)
     yield Row("cold: run, one word", "ms", *both(wall), (Budget(0.12), sane), aim)
     yield Row("cold: run, one word, processor time", "ms", *both(used), (Budget(0.12), sane), aim)
-    yield Row("cold: run, one word, peak memory", "MB", *both(memory))
 
 
 def streaming(servers: Sequence[Contender], amounts: Amounts) -> Iterator[Row]:

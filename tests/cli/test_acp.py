@@ -238,7 +238,7 @@ async def test_a_turn_ends_within_a_second_when_it_is_cancelled(
     opened: Open, machine: Machine, editor: Editor
 ) -> None:
     there = await opened(
-        '== turn\ntool: bash {"command": "sleep 1234.5"}\n== turn\ntext: never\n',
+        2 * '== turn\ntool: bash {"command": "sleep 1234.5"}\n',
         settings={"model": "scripted/test"},
     )
     turn = asyncio.create_task(there.prompt("go"))

@@ -20,12 +20,27 @@ LONG = "\n\n".join(
     f"Paragraph {n:02} goes on for as many words as are needed to reach past the edge of a row of 80 columns."
     for n in range(PARAGRAPHS)
 )
+RESIZES = ((5, 60), (12, 120), (19, 50), (26, 80))
+"""After the beginning of which paragraph the window gets how many columns."""
+
+
+def streamed():
+    """The long answer. The model pauses where the window is resized, in the middle of a paragraph.
+
+    What a program draws while the terminal wraps its rows anew, before it can know of that, stands twice.
+    """
+    text = LONG
+    for number, _ in RESIZES:
+        text = text.replace(
+            f"Paragraph {number:02} goes on", f"Paragraph {number:02} goes\nEND\ndelay: 1s\ntext: <<END\n on"
+        )
+    return f"text: <<END\n{text}\nEND"
+
+
 STREAM = f"""== when "long"
 chunk: 4
 pace: 2ms
-text: <<END
-{LONG}
-END
+{streamed()}
 
 == when ""
 text: You said: {{{{user}}}}
@@ -56,7 +71,7 @@ def begin(window, command):
 
 
 def resize_while_it_streams(window):
-    for number, columns in ((5, 60), (12, 120), (19, 50), (26, 80)):
+    for number, columns in RESIZES:
         window.shows(f"Paragraph {number:02}")
         window.resize(columns, 24)
 
