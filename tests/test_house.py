@@ -20,10 +20,10 @@ FILES = sorted(set(SOURCE.rglob("*.py")) - {GENERATED})
 
 ENTRIES = 29
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
-MODULES = 520
-CODE = 69_000
+MODULES = 515
+CODE = 68_950
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 50_200
+CODE_OF_THE_CORE = 50_150
 """The same without `plugins`."""
 
 SHARED_NAMES = 9
