@@ -56,7 +56,10 @@ DEFAULT_VARIANT = "default"
 _FIRST_FENCE = 1
 """The fence of the first lease on a session (`Store.lease`)."""
 _KEPT = 2_000
-"""Messages of sessions in which nothing runs that stay in memory; others are read again when they are used."""
+"""Messages of sessions in which nothing runs that stay in memory; others are read again when they are used.
+
+The two sessions that were used last stay whatever they have: a long one need not be read for each turn of two in turn.
+"""
 _STATE = 5
 """The messages that the rest of a session is worth."""
 
@@ -192,7 +195,7 @@ class Sessions:
         size = _STATE + len(live.history)
         self._recent[live.id] = live, size
         self._size += size
-        for one, _ in list(self._recent.values())[:-1] if self._size > _KEPT else ():
+        for one, _ in list(self._recent.values())[:-2] if self._size > _KEPT else ():
             if self._size > _KEPT and one.is_plain:
                 self._let_go_of(one.id)
 
