@@ -364,18 +364,20 @@ def test_instar_open_starts_a_server_where_none_runs(tmp_path: Path) -> None:
         cwd=tmp_path,
         env=environment_in(tmp_path),
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
     try:
-        url = process.stdout.readline().rpartition(" ")[2].strip()
         address = process.stdout.readline()
-        assert address.startswith(f"{url}/#")
+        url = address.partition("/#")[0]
+        assert url.startswith("http://127.0.0.1:")
         with httpx2.Client(base_url=url, headers={"Origin": url}) as client:
             assert client.post("/page/login", json={"ticket": ticket_in(address)}).status_code == 200
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        more, said = process.communicate(timeout=30)
     assert process.returncode == 0
+    assert more == "", "the address is all that a script reads"
+    assert f"instar: a server listens on {url}\n" in said
     assert len(list((tmp_path / "data/servers").iterdir())) == 2

@@ -240,7 +240,7 @@ async def test_dropping_takes_what_belongs_to_it(store: Store, talk: Talk, make:
     first, second = make.text(user, "a"), make.text(user, "b")
     other = make.user(session.id, created=5)
     await store.commit([PutMessage(other), *map(PutPart, (first, second, make.text(other)))])
-    await store.commit([DropPart(first.id)])
+    await store.commit([DropPart(first)])
     assert next(one.parts for one in await store.messages(session.id)) == [second]
     await store.commit([DropMessage(other.id)])
     assert sql("SELECT id FROM part") == [(second.id,)]

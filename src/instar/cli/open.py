@@ -46,7 +46,12 @@ async def command(context: Context, printed: bool, folder: str | None) -> None:
         bind(address).close()
     except BindError:
         address = Address("127.0.0.1", 0)
-    await serve_at(context, address, password, folder=where, then=show)
+
+    def tell(url: str) -> None:
+        note(f"a server listens on {url}")
+        show(url)
+
+    await serve_at(context, address, password, folder=where, tell=tell)
 
 
 def _started(address: str, environment: dict[str, str]) -> bool:

@@ -156,11 +156,16 @@ async def _serve_with(
                     note(line)
                 if address.path is None:
                     stack.enter_context(recorded(context.paths.servers, url, str(folder)))
-                echo(f"opencode server listening on {url}")
+                _tell(url)
 
             await Workers(count, bound, [*options, *where], context.environment).run(announce)
     except BindError as error:
         raise Failure(str(error)) from error
+
+
+def _tell(url: str) -> None:
+    # The SDK of opencode starts a server and waits for this very line.
+    echo(f"opencode server listening on {url}")
 
 
 async def serve_at(
@@ -172,9 +177,9 @@ async def serve_at(
     flags: Mapping[str, Any] = MappingProxyType({}),
     allowed: frozenset[str] = frozenset(),
     grace: float = GRACE,
-    then: Callable[[str], object] = lambda url: None,
+    tell: Callable[[str], object] = _tell,
 ) -> None:
-    """Serve until a signal; `then` is called with the URL once the server listens. Raises `Failure`."""
+    """Serve until a signal; `tell` is called with the URL once the server listens. Raises `Failure`."""
     is_exposed = address.path is None and not is_loopback(address.hostname)
     instances = Instances(folder, context.environment, dict(flags), in_process, OwnServer)
     exposure = Exposure(
@@ -196,15 +201,13 @@ async def serve_at(
             collector.started()
             if address.listener is not None:
                 follow_parent()
-                echo(f"opencode server listening on {url}")
+                tell(url)
                 return
             for line in _notices(password, is_exposed=is_exposed):
                 note(line)
             if address.path is None:
                 stack.enter_context(recorded(context.paths.servers, url, str(folder)))
-            # The SDK of opencode starts a server and waits for this very line.
-            echo(f"opencode server listening on {url}")
-            then(url)
+            tell(url)
 
         try:
             await serve(instances, address, exposure, announce)

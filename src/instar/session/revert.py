@@ -162,7 +162,7 @@ def _dropped(session_id: str, message: WithParts, *, whole: bool) -> list[tuple[
         return [(DropMessage(message_id), make(gone))]
     return [
         (
-            DropPart(part.id),
+            DropPart(part),
             make(PartRemoved(session_id=session_id, message_id=message_id, part_id=part.id)),
         )
         for part in message.parts

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -56,7 +56,10 @@ DEFAULT_VARIANT = "default"
 _FIRST_FENCE = 1
 """The fence of the first lease on a session (`Store.lease`)."""
 _KEPT = 2_000
-"""Messages of sessions in which nothing runs that stay in memory; others are read again when they are used."""
+"""Messages of sessions in which nothing runs that stay in memory; others are read again when they are used.
+
+The two sessions that were used last stay whatever they have: a long one need not be read for each turn of two in turn.
+"""
 _STATE = 5
 """The messages that the rest of a session is worth."""
 
@@ -72,7 +75,7 @@ class Saving:
     """
 
     def __init__(self) -> None:
-        self.writes: list[Write] = []
+        self.writes: list[PutSession | PutMessage | PutPart | DropPart] = []
         self.events: list[Event] = []
 
     def part(self, holder: WithParts, part: Part) -> "Saving":
@@ -84,8 +87,14 @@ class Saving:
         else:
             holder.parts.append(part)
         self.writes.append(PutPart(part))
-        self.events.append(part_updated(part))
-        return self
+        return self.publish(part_updated(part))
+
+    def drop(self, holder: WithParts, part: Part) -> "Saving":
+        """Add that a part of a message is deleted; the message has lost it from now on."""
+        holder.parts.remove(part)
+        self.writes.append(DropPart(part))
+        gone = event.PartRemoved(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
+        return self.publish(make(gone))
 
     def message(self, message: Message) -> "Saving":
         """Add a message, new or changed; its row is made when the transaction is written."""
@@ -186,7 +195,7 @@ class Sessions:
         size = _STATE + len(live.history)
         self._recent[live.id] = live, size
         self._size += size
-        for one, _ in list(self._recent.values())[:-1] if self._size > _KEPT else ():
+        for one, _ in list(self._recent.values())[:-2] if self._size > _KEPT else ():
             if self._size > _KEPT and one.is_plain:
                 self._let_go_of(one.id)
 
@@ -231,17 +240,23 @@ class Sessions:
             live.session.time.updated = now()
             saving.session(live.session)
 
-    def save(self, saving: Saving) -> asyncio.Future[int]:
+    def save(self, saving: Saving, more: Sequence[Write] = ()) -> asyncio.Future[int]:
         """Save it in one transaction, after earlier saves. The result is done when it is durable and published.
 
-        What nobody awaits shares a transaction with what is saved next. Raises `StoreError`, then or now.
+        `more` is written with it. What nobody awaits shares a transaction with what is saved next. Raises
+        `StoreError`, then or now.
         """
         for write in saving.writes:
-            if isinstance(write, PutPart):
-                self._note_saved(write.part.session_id, write.part.message_id)
-            elif isinstance(write, PutMessage):
-                self._note_saved(write.message.session_id, write.message.id)
-        return self._store.commit(saving.writes, saving.events)
+            match write:
+                case PutPart() | DropPart():
+                    self._note_saved(write.part.session_id, write.part.message_id)
+                case PutMessage():
+                    self._note_saved(write.message.session_id, write.message.id)
+                case PutSession():
+                    pass
+                case _:
+                    assert_never(write)
+        return self._store.commit([*saving.writes, *more], saving.events)
 
     def _note_saved(self, session_id: str, message_id: str) -> None:
         live = self._open.get(session_id)
@@ -268,18 +283,19 @@ class Sessions:
         own. Raises what `wire.copy` raises for a malformed message or part, and `StoreError`; a new message
         is then not in the history.
         """
-        happened = [*before, message_updated(message), *map(part_updated, parts), *after]
+        saving = Saving()
+        saving.events += before
+        saving.message(message)
         known = live.find_as_it_stands(message)
         found = known or WithParts(info=message, parts=[])
+        found.info = message
+        for part in parts:
+            saving.part(found, part)
+        saving.events += after
         if known is None:
             live.insert(found)
-        else:
-            live.saved(message.id)
-        found.info = message
-        found.parts.extend(parts)
-        writes = [PutMessage(message), *(PutPart(part) for part in parts), *more]
         try:
-            await self._store.commit(writes, happened)
+            await self.save(saving, more)
         except StoreError:
             if known is None:
                 live.history[:] = [message for message in live.history if message is not found]
@@ -315,10 +331,7 @@ class Sessions:
 
     async def drop_part(self, holder: WithParts, part: Part) -> None:
         """Delete a part of a message."""
-        holder.parts.remove(part)
-        self._note_saved(part.session_id, part.message_id)
-        gone = event.PartRemoved(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
-        await self._store.commit([DropPart(part.id)], [make(gone)])
+        await self.save(Saving().drop(holder, part))
 
     def delta(self, part: Part, text: str) -> None:
         """Publish that `text` was appended to a part's text; nothing is stored until the part is saved.

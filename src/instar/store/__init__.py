@@ -131,7 +131,7 @@ class DropMessage(msgspec.Struct, frozen=True):
 class DropPart(msgspec.Struct, frozen=True):
     """Delete a part."""
 
-    id: str
+    part: Part
 
 
 class FollowUp(msgspec.Struct, frozen=True):

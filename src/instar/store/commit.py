@@ -262,7 +262,7 @@ _ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
     PutOrigin: _put_origin,
     DropSession: _drop("drop_session"),
     DropMessage: _drop("drop_message"),
-    DropPart: _drop("drop_part"),
+    DropPart: lambda write, now: [("drop_part", (write.part.id,))],
     DropFollowUp: _drop("drop_follow_up"),
     DropAsk: _drop("drop_ask"),
     DropReserved: _drop("drop_reserved"),

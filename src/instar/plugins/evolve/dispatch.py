@@ -34,7 +34,7 @@ class Dispatch:
     async def ask(
         self, hook: str, session_id: str, agent: str | None, fields: wire.Plain, *, key: str
     ) -> HookAnswer:
-        """Call a hook on every script, and recover from each failure; `key` as in `HookEffects`."""
+        """Call a hook on every script, recover from failures, and carry out the actions; `key` as in `HookEffects`."""
         outcome = await self._scripts.call_all(hook, fields)
         await self.settle(hook, session_id, agent, outcome, key=key)
         return outcome
@@ -61,11 +61,6 @@ class Dispatch:
             # No step follows that could use the emergency prompt.
             self.take_system(session_id, [])
         await self._effects.carry_out(hook, session_id, outcome.answer, key=key, origin=origin)
-
-    async def observe(self, hook: str, session_id: str, fields: wire.Plain, *, key: str) -> None:
-        """Call an observing hook on every script. A failure is logged, and `recover` is not called."""
-        outcome = await self._scripts.call_all(hook, fields)
-        await self._effects.carry_out(hook, session_id, outcome.answer, key=key)
 
     async def history(self, session_id: str) -> list[wire.Plain]:
         """Return a session's messages for scripts, none for a deleted session."""
@@ -94,6 +89,7 @@ class Dispatch:
     ) -> bool:
         """Recover from one failed call: keep the system prompt for the step, queue the user message.
 
+        A hook that only observes is not recovered: its failure is in the log.
         A script that fails at every step queues its message once, until the same hook of it succeeds, and
         the same text once for all its hooks.
         `queue` takes the message in place of the session's own queue. Returns whether a message was queued.

@@ -126,7 +126,7 @@ class ScriptSessions:
         }
         message_id = given.message.id
         async with self._engine.recording.recording("observe_message", given.session_id, message_id):
-            await self._dispatch.observe("observe_message", given.session_id, fields, key=message_id)
+            await self._dispatch.ask("observe_message", given.session_id, None, fields, key=message_id)
 
     async def _turn_end(self, given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
         await self._notifications.tell(given.session_id)
@@ -174,7 +174,7 @@ class ScriptSessions:
         own = self._is_own(given.tool)
         recording = self._engine.recording.recording(hook, given.session_id, given.call_id)
         async with recording if own else contextlib.nullcontext():
-            await self._dispatch.observe(hook, given.session_id, call | said, key=given.call_id)
+            await self._dispatch.ask(hook, given.session_id, None, call | said, key=given.call_id)
 
     async def _compacting(self, given: points.CompactingInput, output: points.CompactingOutput) -> None:
         if not self._ready():
