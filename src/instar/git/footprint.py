@@ -33,18 +33,25 @@ class TooMany(Exception):
     """There are more than `MOST` entries."""
 
 
+class Ruled(NamedTuple):
+    """The names that git ignores, and what decides that: the folders there are, and the files with rules."""
+
+    ignored: Collection[str]
+    folders: list[str]
+    rules: list[_Entry]
+
+
 class Footprint(NamedTuple):
     """What stands in a worktree.
 
-    `contents` are of files that changed just now. `ruled` is what decides which names are ignored: the folders there
-    are, and the files with rules; None where one of these changed just now. `settled`: what changes from here on makes
-    another footprint.
+    `contents` are of files that changed just now. `ruled` is None where a file with rules changed just now. `settled`:
+    what changes from here on makes another footprint.
     """
 
     entries: list[_Entry]
     contents: dict[str, bytes]
     nested: list[tuple[str, str]]
-    ruled: tuple[list[str], list[_Entry]] | None
+    ruled: Ruled | None
     settled: bool
 
 
@@ -69,7 +76,7 @@ def footprint(
         return None
     known = [one for one in entries if one[0].endswith(_RULES)]
     known += [_outside(path) for path in rules]
-    ruled = None if any(_is_young(one, now) for one in known) else (folders, known)
+    ruled = None if any(_is_young(one, now) for one in known) else Ruled(ignored, folders, known)
     return Footprint(entries, contents, nested, ruled, ruled is not None and len(contents) == len(young))
 
 

@@ -70,7 +70,7 @@ class Patch(msgspec.Struct, frozen=True):
 
 
 class _Known(NamedTuple):
-    """A tree that was written: of which state of the index, and of which files, None where that is not known."""
+    """A tree that was written: of which state of the index, and of which files, None where they cannot be looked at."""
 
     stamp: tuple[int, int, int] | None
     tree: str
@@ -87,8 +87,6 @@ class Snapshot:
     def __init__(self, shadow: Shadow | None, off: str | None = None) -> None:
         self._shadow = shadow
         self._known: _Known | None = None
-        self._ignored: list[str] | None = None
-        self._ruled: object = None
         self._looks = True
         self._last: tuple[str, str, list[str]] | None = None
         self._next: asyncio.Task[str | None] | None = None
@@ -115,7 +113,7 @@ class Snapshot:
         if self._shadow is None or self.off is not None:
             return None
         files, known = self._seen(self._shadow), self._known
-        if files and known and files == known.files and known.stamp == self._shadow.stamp():
+        if files and files.settled and known and files == known.files and known.stamp == self._shadow.stamp():
             return known.tree
         if self._next is None:
             self._next = asyncio.create_task(self._track(self._shadow, files), name="snapshot")
@@ -233,16 +231,16 @@ class Snapshot:
         tree = await self._write_tree(shadow)
         # Nothing but these can differ from the tree that the index stood for.
         self._last = (known.tree, tree, sorted(set(changed), key=str.encode)) if known else None
-        self._known = _Known(shadow.stamp(), tree, files if files and files.settled else None)
+        self._known = _Known(shadow.stamp(), tree, files)
         return tree
 
     def _seen(self, shadow: Shadow) -> Footprint | None:
-        """The files as of now, by what was ignored when git was asked for it; None where it never was."""
-        if self._ignored is None:
+        """The files as of now, by what git ignored when the last tree was written; None where that is not known."""
+        last = self._known and self._known.files
+        if last is None or last.ruled is None:
             return None
-        read = self._known.files.contents if self._known and self._known.files else ()
         try:
-            return footprint(shadow.worktree, shadow.rules, self._ignored, time.time_ns(), read)
+            return footprint(shadow.worktree, shadow.rules, last.ruled.ignored, time.time_ns(), last.contents)
         except TooMany:
             return None
 
@@ -252,21 +250,19 @@ class Snapshot:
         None where that cannot be had, or would cost more than asking git for everything.
         """
         if not self._looks or shadow.size() > MOST_LOOKED_AT:
-            self._ignored = None
             return None
-        if files is not None and files.ruled is not None and files.ruled == self._ruled:
+        last = self._known and self._known.files
+        if files and last and files.ruled and files.ruled == last.ruled:
             return files
         now = time.time_ns()
         try:
-            self._ignored = await shadow.ignored()
+            ignored = await shadow.ignored()
             # Rules that changed since before git was asked may not be those that it read.
-            files = footprint(shadow.worktree, shadow.rules, self._ignored, now)
+            return footprint(shadow.worktree, shadow.rules, ignored, now)
         except (GitError, TooMany) as error:
             log.info("each snapshot asks git worktree=%s: %s", shadow.worktree, error)
-            self._ignored, self._looks = None, False
+            self._looks = False
             return None
-        self._ruled = files and files.ruled
-        return files
 
     async def _take_in(self, shadow: Shadow) -> list[str]:
         """Bring the index up to date, and return the names that changed in it."""

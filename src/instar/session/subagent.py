@@ -112,11 +112,16 @@ async def at_work(instance: Instance, session_id: str) -> list[SessionState]:
     """Return a session's sub-agents that work now, those too that calls of its newest answer are about to begin."""
     live = await instance.sessions.open(session_id)
     for _ in range(_LOOKS):
-        begun = {one.id for one in instance.sessions.present() if one.history}
+        begun = {one.id for one in instance.sessions.present() if _has_begun(one)}
         if live.turn is None or _set_to_work(live) <= begun:
             break
         await asyncio.sleep(0.01)
     return [one for one in instance.sessions.running() if one.session.parent_id == session_id]
+
+
+def _has_begun(child: SessionState) -> bool:
+    """Whether a turn runs, or ran: the prompt is in the history before its turn begins."""
+    return child.turn is not None or any(isinstance(one.info, Assistant) for one in child.history[-1:])
 
 
 def _set_to_work(live: SessionState) -> set[str]:
