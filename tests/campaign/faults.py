@@ -76,7 +76,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "own file": ("answers", "runs", "", "", "runs", "runs", "answers", "answers", ""),
     "folder gone": ("answers", "runs", "", "", "", "", "", "answers", ""),
     "full stderr": ("answers", "runs", "", "", "runs", "runs", "answers", "answers", ""),
-    "deep JSON": ("told", "runs", "denied", "denied", "denied", "denied", "told", "told", "ends"),
+    "deep JSON": ("told", "runs", "denied", "denied", "denied", "denied", "told", "answers", "ends"),
     "interrupt": ("", "", "", "", "denied", "", "told", "", ""),
 }
 """The outcome by kind and place; empty where the place cannot fail so."""

@@ -54,7 +54,7 @@ SLOW = 10.0
 MARK = "CAMPAIGN_ROUND"
 STEPS: Mapping[str, tuple[str, str]] = {
     "migration": ("instar.store.sqlite", "_apply"),
-    "statements of a commit": ("instar.store.rows", "Commit.run"),
+    "statements of a commit": ("instar.store.commit", "Commit.run"),
     "commit": ("instar.store.writer", "_transaction"),
     "events of a commit": ("instar.store.writer", "Writer._deliver"),
     "lease": ("instar.store.store", "Store.lease"),

@@ -1,11 +1,13 @@
 """The campaign of kills: it finds what it is there to find, and twenty kills lose nothing."""
 
 import contextlib
+import importlib
 import json
 import random
 import sqlite3
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,12 @@ def machine(tmp_path: Path) -> Machine:
     found.told.read(done.stdout)
     assert len(found.told.parts) > 3
     return found
+
+
+@pytest.mark.parametrize("step", kills.STEPS)
+def test_each_named_step_is_a_function(step: str) -> None:
+    module, name = kills.STEPS[step]
+    assert callable(attrgetter(name)(importlib.import_module(module)))
 
 
 def change(machine: Machine, statement: str) -> None:

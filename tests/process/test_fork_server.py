@@ -479,6 +479,32 @@ def test_a_daemon_ends_with_the_call_that_left_it(
     until(lambda: not lives(pid))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_anchor_of_a_first_call_holds_none_of_its_streams(bench: Bench, level: Name) -> None:
+    script = bench.script(
+        "import os, time\n"
+        "open('told', 'w').write('%s %s' % (os.getppid(), os.readlink('/proc/self/fd/1')))\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+    )
+    told = bench.root / "told"
+
+    def look() -> tuple[str, set[str]]:
+        until(lambda: told.exists() and " " in told.read_text())
+        anchor, stdout = told.read_text().split()
+        held = {os.readlink(one) for one in Path(f"/proc/{anchor}/fd").iterdir()}
+        (bench.root / "go").touch()
+        return stdout, held
+
+    async def play() -> tuple[str, set[str]]:
+        call = asyncio.ensure_future(bench.calling(script, warm=False, confine=SHIELDS[level]))
+        seen = await asyncio.to_thread(look)
+        assert (await call).code == 0
+        return seen
+
+    stdout, held = bench.runner.run(play())
+    assert stdout not in held
+
+
 @pytest.mark.slow
 def test_sixty_four_calls_at_once_get_their_own_answers(shared: Bench) -> None:
     path = shared.script("import sys; print(sys.argv[1], sys.stdin.read())", "echo.py")

@@ -1,5 +1,6 @@
 """Attacks through a session: one scripted model makes them all, and the machine is looked at after each."""
 
+import asyncio
 import json
 import os
 import shlex
@@ -29,7 +30,7 @@ class Found(NamedTuple):
     """What one attack left: what was guarded and is not as it was, what runs on, and what the model read."""
 
     changed: list[str]
-    left: list[str]
+    left: list[int]
     output: str
 
     @property
@@ -134,7 +135,7 @@ class Siege:
         self._before: dict[str, str] = {}
         self._kept: dict[Path, set[str]] = {}
         self._modes: dict[Path, int] = {}
-        self._found: list[tuple[list[str], list[str]]] = []
+        self._found: list[tuple[list[str], list[int]]] = []
         self._waiting = False
         self._door = door or Door(by_bash)
         house.folder = home.workspace
@@ -165,17 +166,17 @@ class Siege:
         outputs = results(await door.stored(session))[1 if first else 0 :]
         if self._door.collects:
             outputs = list(map("\n".join, zip(outputs[::2], outputs[1::2], strict=True)))
-        return self._ended(outputs, scripts, 1 if first else 0)
+        return await self._ended(outputs, scripts, 1 if first else 0)
 
     async def run_commands(self, name: str, scripts: list[str]) -> list[Found]:
         """Make the attacks by the body of a command of that name, which runs its arguments."""
         door = await self._opened(["== turn\ntext: read\n"] * (len(scripts) + 1))
         session, outputs = await door.session(), []
         for script in [*scripts, HARMLESS]:
-            self._look()
+            await self._look()
             await door.client.command(session, CommandBody(command=name, arguments=script))
             outputs.append(users(await door.stored(session))[-1])
-        return self._ended(outputs, scripts, 0)
+        return await self._ended(outputs, scripts, 0)
 
     async def _opened(self, sections: list[str]) -> RuntimeUnderTest:
         self._house.script.write_text("".join(sections) + "== turn\ntext: done\n")
@@ -183,8 +184,8 @@ class Siege:
         self._modes = {path: path.stat().st_mode for path in self._hooks()}
         return await self._house.open(model=self._door.model)
 
-    def _ended(self, outputs: list[str], scripts: list[str], skipped: int) -> list[Found]:
-        self._settle()
+    async def _ended(self, outputs: list[str], scripts: list[str], skipped: int) -> list[Found]:
+        await self._settle()
         seen = self._found[skipped:]
         assert len(seen) == len(outputs) == len(scripts) + 1, (len(seen), outputs)
         found = [Found(*one, output) for one, output in zip(seen, outputs, strict=True)]
@@ -193,20 +194,22 @@ class Siege:
 
     async def _looked(self, given: Any, output: Any) -> None:
         if given.tool != self._door.collects:
-            self._look()
+            await self._look()
 
-    def _look(self) -> None:
-        self._settle()
+    async def _look(self) -> None:
+        await self._settle()
         self._restore()
         self._before = self._guarded()
         self._waiting = True
 
-    def _settle(self) -> None:
+    async def _settle(self) -> None:
         if self._waiting:
             after = self._guarded()
             names = sorted(self._before.keys() | after.keys())
             changed = [name for name in names if self._before.get(name) != after.get(name)]
-            self._found.append((changed, [] if self._door.lasts else left()))
+            # In a thread: what ends a program may wait for the event loop.
+            runs_on = [] if self._door.lasts else await asyncio.to_thread(left)
+            self._found.append((changed, runs_on))
         self._waiting = False
 
     def _guarded(self) -> dict[str, str]:

@@ -55,3 +55,11 @@ def test_the_servers_own_password_is_never_printed_but_its_file_is(serve, clean_
     with open(path) as file:
         password = file.read().strip()
     assert password not in served.errors + served.line
+
+
+def test_the_data_folder_and_what_is_above_it_are_the_persons_alone_whoever_makes_them(serve, tmp_path):
+    data = tmp_path / "above" / "data"
+    with_password = {"INSTAR_SERVER_PASSWORD": "given", "INSTAR_DATA": str(data)}
+    served = serve(environment=with_password)
+    assert httpx2.get(f"{served.url}/session").status_code == 401
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (data, data.parent)] == [0o700, 0o700]

@@ -487,7 +487,7 @@ MODEL_CALL_AFTER = _point(
     "model.call.after",
     ModelCallInput,
     Empty,
-    "After each model call, also one that failed: how long it took and what it used.",
+    "After each model call, even if it failed: its time and its usage.",
 )
 MESSAGES = _point(
     "experimental.chat.messages.transform",
@@ -507,7 +507,7 @@ SMALL_MODEL = _point(
     SmallModelOutput,
     "When a small model is needed and none is configured.",
 )
-TEXT_COMPLETE = _point("experimental.text.complete", TextInput, TextOutput, "When a text part is whole.")
+TEXT_COMPLETE = _point("experimental.text.complete", TextInput, TextOutput, "When a text part is complete.")
 COMPACTING = _point(
     "experimental.session.compacting",
     CompactingInput,
@@ -518,7 +518,7 @@ AUTOCONTINUE = _point(
     "experimental.compaction.autocontinue",
     AutocontinueInput,
     AutocontinueOutput,
-    "After a summary that nobody asked for: whether the session is told to go on.",
+    "After an automatic summary: whether the session goes on.",
 )
 COMPACTION_AFTER = _point("compaction.after", CompactedInput, Empty, "After a session was summarised.")
 TOOL_DEFINITION = _point("tool.definition", ToolID, DefinitionOutput, "Before a tool is offered, each step.")
@@ -541,7 +541,7 @@ FILES_WRITTEN = _point(
     "files.written",
     FilesWrittenInput,
     FilesWrittenOutput,
-    "After a tool wrote files, before its change is told: what a plugin does to them belongs to the call.",
+    "After a tool wrote files; what a plugin changes in them belongs to the call.",
 )
 TOOL_AFTER = _point("tool.execute.after", ToolAfterInput, ToolAfterOutput, "After a call that succeeded.")
 TOOL_FAILURE = _point("tool.execute.failure", ToolAfterInput, ToolFailureOutput, "After a call that failed.")
@@ -552,7 +552,7 @@ SESSION_START = _point(
     "Before a session is first used in this process.",
 )
 SESSION_END = _point(
-    "session.end", SessionEndInput, Empty, "After a session that was used was deleted, put away or closed."
+    "session.end", SessionEndInput, Empty, "After a session that was used is deleted, archived or closed."
 )
 STEP_BEFORE = _point("step.before", StepInput, StepOutput, "Before a step's request is put together.")
 MESSAGE_COMPLETED = _point("message.completed", CompletedInput, Empty, "After each answer is saved.")
@@ -560,7 +560,7 @@ TURN_END = _point(
     "turn.end",
     TurnEndInput,
     TurnEndOutput,
-    "When nothing is left to do: follow-ups returned here go on.",
+    "When the turn is about to end; follow-ups returned here continue it.",
 )
 SUBAGENT_START = _point(
     "subagent.start",
@@ -572,5 +572,5 @@ SUBAGENT_STOP = _point(
     "subagent.stop",
     SubagentStopInput,
     SubagentStopOutput,
-    "When a sub-agent has answered: a prompt returned here makes it go on.",
+    "When a sub-agent has answered; a prompt returned here makes it go on.",
 )

@@ -69,6 +69,8 @@ class Launcher:
 
     def hear(self) -> None:
         """Do what the next message says; none means that instar is gone."""
+        # Before the call's streams come: an anchor that had them would keep them open after its program's end.
+        self.prefork()
         data, given = _received(self.control)
         if not data:
             self.end()
@@ -81,10 +83,14 @@ class Launcher:
             os.close(descriptor)
         # For the forks to come; the one that has the call did so by itself.
         self.prepared(request)
+        self.prefork()
+
+    def prefork(self) -> None:
+        """Let a fork wait for the next call, if none does."""
         try:
             self.waiting = self.waiting or self.fork()
         except OSError:
-            return  # the next call tries it again
+            return  # the next message tries it again
 
     def prepared(self, request: Request) -> Any:
         """Return the module that confines the fork, with the policy's rules ready; None: instar starts it plainly."""
@@ -97,12 +103,11 @@ class Launcher:
         return module
 
     def start(self, call: int, data: bytes, given: list[int]) -> None:
-        """Hand a call to the fork that waits; where there is none and none can be made, instar starts it plainly."""
-        try:
-            (anchor, door), self.waiting = self.waiting or self.fork(), None
-        except OSError:
+        """Hand a call to the fork that waits; where none could be made, instar starts it plainly."""
+        if self.waiting is None:
             self.say(b'{"id":%d,"status":126}' % call)
             return
+        (anchor, door), self.waiting = self.waiting, None
         self.calls[call] = anchor
         self.running[anchor] = call, self.running[anchor][1]
         packed = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in given)

@@ -28,6 +28,7 @@ from instar.session.instance import Instance
 from instar.session.sessions import slug
 from instar.store import PutValue
 from instar.wire import replace
+from instar.wire.document import private_folder
 
 _CHECKOUT: Final = 600.0
 """Seconds that checking out a worktree may take."""
@@ -71,7 +72,7 @@ class WorktreeAdapter:
         """Check out a new branch at HEAD, or at another workspace's branch, into the folder. Raises `GitError`."""
         start = f"refs/heads/{from_.branch}" if from_ is not None and from_.branch else "HEAD"
         directory, branch = self._directory(info), str(info.branch)
-        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(directory.parent)
         await self._git("worktree", "prune")
         await self._git("worktree", "add", "--no-track", "-b", branch, str(directory), start)
 

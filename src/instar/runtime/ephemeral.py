@@ -2,7 +2,7 @@
 
 Such a session has an instance of its own, with plugins, a bus and
 a store of its own, of which nobody knows. What it uses is booked where its caller's is, and limits and `instar stop`
-hold. `docs/reference/hooks.md` says what confines its tools.
+hold. `docs/guides/rules.md` says what confines its tools.
 """
 
 import asyncio

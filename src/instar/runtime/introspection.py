@@ -54,13 +54,13 @@ def declare(registry: Registry, instance: Instance, turns: Turns, trusted: Calla
     top = {
         **_parameters(seen),
         "commands": _here(
-            "The commands that a person may call, with what they are for.",
+            "The commands that a person may call, with their purpose.",
             lambda: {command.name: command.description for command in instance.commands.all()},
         ),
-        "cost": seen.value("US dollars of this session's answers.", lambda live: live.session.cost),
+        "cost": seen.value("Cost of this session's answers in US dollars.", lambda live: live.session.cost),
     }
     tools = seen.value(
-        "The tools that the next step offers, each with the first line of what it does.",
+        "The tools that the next step offers, each with the first line of its description.",
         lambda live: {
             name: next(iter(tool.description.strip().splitlines()), "")
             for name, tool in seen.tools(live).items()
@@ -69,7 +69,7 @@ def declare(registry: Registry, instance: Instance, turns: Turns, trusted: Calla
         when="changed by the action manage_tool, with the next step",
     )
     prompt = Method(
-        doc="The system prompt as the last request had it, or the next one will.",
+        doc="The system prompt of the last request; before the first one, that of the next.",
         parameters=_NOTHING,
         run=seen.prompt,
     )
@@ -77,7 +77,7 @@ def declare(registry: Registry, instance: Instance, turns: Turns, trusted: Calla
         View("parameters", "What a session may set of its turns, and what stands beside that.", top, path=""),
         View("subagents", "The sub-agents that work for this session.", _subagents(seen, turns)),
         View("tools", "The tools of this session.", {"registered": tools}),
-        View("context", "What a step sends.", {"build_system_prompt": prompt}),
+        View("context", "What a step sends to the model.", {"build_system_prompt": prompt}),
         View("sessions", "This session, and its own sub-agents'.", _sessions(seen)),
         View(
             "consolidator", "How the conversation is summarised when it fills the window.", _summaries(seen)
@@ -220,7 +220,7 @@ def _parameters(seen: Inspected) -> dict[str, Value]:
 
     return {
         "max_iterations": seen.value(
-            "Model calls of one turn at most; an agent's `steps` and `limits.steps` hold where they are lower.",
+            "The most model calls of one turn; an agent's `steps` and `limits.steps` apply if they are lower.",
             lambda live: _least(live.overrides.iterations or instance.limits.steps, seen.steps(live)),
             kind={"type": "integer", "minimum": 1, "maximum": 100},
             write=lambda live, most: _set_iterations(seen, live, most),
@@ -228,7 +228,7 @@ def _parameters(seen: Inspected) -> dict[str, Value]:
             when=NEXT,
         ),
         "context_window_tokens": seen.value(
-            "The window, in tokens, by which a conversation is summarised; never more than the model's own.",
+            "Tokens of context after which a conversation is summarised; never more than the model's window.",
             lambda live: _least(live.overrides.window or window(live), _known_window(seen, live)),
             kind={"type": "integer", "minimum": WINDOW[0], "maximum": WINDOW[1]},
             write=lambda live, tokens: _set_window(seen, live, tokens, window),
@@ -236,7 +236,7 @@ def _parameters(seen: Inspected) -> dict[str, Value]:
             when=NEXT,
         ),
         "model": seen.value(
-            "The model that answers, provider/model, until a message asks for another one.",
+            "The model that answers, provider/model; it holds until a message names another one.",
             lambda live: seen.model(live).ref,
             kind={"type": "string", "minLength": 1, "maxLength": 512},
             write=lambda live, name: _set_model(seen, live, name),
@@ -244,7 +244,7 @@ def _parameters(seen: Inspected) -> dict[str, Value]:
             when=NEXT,
         ),
         "provider_retry_mode": seen.value(
-            "How long a provider that fails is tried again: `standard` 5 times, `persistent` until the turn ends.",
+            "How often a failed model call is retried: `standard` 5 times, `persistent` until the turn ends.",
             lambda live: live.overrides.retry_mode or instance.config.provider_retry_mode,
             kind={"type": "string", "enum": ["standard", "persistent"]},
             write=set_retry_mode,
@@ -346,12 +346,12 @@ def _subagents(seen: Inspected, turns: Turns) -> dict[str, Value | Method]:
 
     return {
         "_running_tasks": Value(
-            doc="Sub-agents of the session that run now, by the id of their own session.",
+            doc="The session's sub-agents that run now, by the id of their own session.",
             read=running,
             counted="running",
         ),
         "get_running_count": Method(
-            doc="How many sub-agents of the session run now.", parameters=_NOTHING, run=count
+            doc="The number of the session's sub-agents that run now.", parameters=_NOTHING, run=count
         ),
         "cancel_by_session": Method(
             doc="End the sub-agents of this session, or the one whose session it is, and return how many ended.",
@@ -360,7 +360,7 @@ def _subagents(seen: Inspected, turns: Turns) -> dict[str, Value | Method]:
             acts=True,
         ),
         "available": _here(
-            "The agents that tasks may be handed to, with what they are for.",
+            "The agents that can take tasks, with their purpose.",
             lambda: {agent.name: agent.description for agent in instance.agents.subagents()},
         ),
     }
@@ -391,11 +391,11 @@ def _sessions(seen: Inspected) -> dict[str, Value]:
 
     return {
         "current": seen.value("The session that asks.", current),
-        "children": seen.value(
-            "The sessions of its sub-agents, by id, also of those that have ended.", children
+        "children": seen.value("The sessions of its sub-agents by id, ended ones included.", children),
+        "count": _here("The number of the project's sessions.", count),
+        "busy": _here(
+            "The number of sessions with a running turn here.", lambda: len(instance.sessions.running())
         ),
-        "count": _here("How many sessions the project has.", count),
-        "busy": _here("How many sessions a turn runs in here.", lambda: len(instance.sessions.running())),
     }
 
 
@@ -412,15 +412,15 @@ def _summaries(seen: Inspected) -> dict[str, Value]:
         )
 
     return {
-        "auto": _here("Whether it is done without being asked.", lambda: instance.config.compaction.auto),
+        "auto": _here("Whether it happens automatically.", lambda: instance.config.compaction.auto),
         "prune": _here(
             "Whether old tool outputs are cleared first.", lambda: instance.config.compaction.prune
         ),
         "room": seen.value(
-            "Tokens that the conversation may fill before it is summarised; set context_window_tokens to move it.",
+            "Tokens that the conversation may fill before it is summarised; context_window_tokens changes it.",
             seen.room,
         ),
-        "count": seen.value("Summaries that were asked for in this session.", lambda live: len(_asked(live))),
+        "count": seen.value("The number of summaries in this session.", lambda live: len(_asked(live))),
         "last": seen.value("The last of them: when (ms), and whether it was automatic.", last),
     }
 
@@ -449,12 +449,12 @@ def _turn(seen: Inspected) -> dict[str, Value]:
             lambda live: str(wire.to_plain(live.status)["type"]),
         ),
         "origin": seen.value(
-            "Where the message comes from that is answered: a person, a heartbeat …",
+            "The source of the message that is being answered: a person, a heartbeat …",
             lambda live: {"name": live.origin.name, "id": live.origin.id, "source": live.origin.source},
         ),
         "queued": seen.value("Prompts that wait in the session's queue.", queued),
         "seconds": seen.value(
-            "Seconds that the turn runs, or since a person last spoke in it.",
+            "Seconds since the turn began, or since a person last spoke in it.",
             lambda live: 0.0 if live.turn is None else round(live.quiet(), 1),
         ),
     }
@@ -473,9 +473,9 @@ def _guards(seen: Inspected, trusted: Callable[[Path], bool]) -> list[View]:
 
     sandbox = {
         "level": _here("How far commands are confined here.", level),
-        "at_most": _here("The best level that the settings ask for.", lambda: instance.children.at_most),
+        "at_most": _here("The highest level that the settings allow.", lambda: instance.children.at_most),
     }
-    held = seen.value("The rules that hold for the session's agent, the last that fits decides.", rules)
+    held = seen.value("The rules for the session's agent; the last one that matches decides.", rules)
     trust = _here(
         "Whether the person trusts this project's own plugins, hooks and settings.",
         lambda: trusted(instance.directory),
@@ -487,7 +487,7 @@ def _guards(seen: Inspected, trusted: Callable[[Path], bool]) -> list[View]:
             "The tools that run commands.",
             {
                 "enable": _switch(seen, ("bash",), "commands"),
-                "sandbox": Branch("How they are confined.", sandbox),
+                "sandbox": Branch("How commands are confined.", sandbox),
             },
         ),
         View("limits", "What may be used.", _limits(seen)),
@@ -506,15 +506,15 @@ def _limits(seen: Inspected) -> dict[str, Any]:
     def told(name: str) -> Value:
         return _here(_LIMITS[name], lambda: wire.to_plain(getattr(instance.limits, name)))
 
-    whole = Branch("What the session and its sub-agents may use in all.", session)
+    whole = Branch("What the session and its sub-agents may use together.", session)
     return {"session": whole, **{name: told(name) for name in _LIMITS}}
 
 
 _LIMITS: Final = {
-    "steps": "Model calls of a turn where max_iterations is not set.",
+    "steps": "Model calls of a turn if max_iterations is not set.",
     "calls": "Model calls in a row without a person.",
-    "failures": "Failures in a row after which what nobody asked for waits.",
-    "minutes": "Minutes of a turn; None is no limit.",
+    "failures": "Failures in a row after which automatic prompts wait.",
+    "minutes": "Minutes of a turn; None means no limit.",
     "day": "What 24 hours may use.",
     "heartbeat": "What one heartbeat may use.",
     "cause": "What a cause may use in 24 hours.",
@@ -545,7 +545,7 @@ def _ceiling(seen: Inspected, name: str, kind: wire.Plain) -> Value:
             live.overrides.ceiling = tighter(live.overrides.ceiling, Ceiling(**{name: most}))
 
     return seen.value(
-        f"The most {'tokens' if name == 'tokens' else 'US dollars'}; None is no limit.",
+        f"The most {'tokens' if name == 'tokens' else 'US dollars'}; None means no limit.",
         lambda live: getattr(tighter(seen.instance.limits.session, live.overrides.ceiling), name),
         kind=kind,
         write=write,
@@ -570,14 +570,14 @@ def _usage(seen: Inspected) -> dict[str, Value]:
             "Tokens of this session's answers.", lambda live: wire.to_plain(live.session.tokens)
         ),
         "last": seen.value(
-            "Tokens of its last answer that is whole.",
+            "Tokens of its last complete answer.",
             lambda live: None if (answer := _last_whole(live)) is None else wire.to_plain(answer.tokens),
         ),
         "tree": seen.value(
             "Model calls, tokens and US dollars of the session's tree, sub-agents, titles and summaries included.",
             tree,
         ),
-        "window": seen.value("The share of the model's room that the last call took, from 0 to 1.", share),
+        "window": seen.value("The share of the model's window that the last call used, from 0 to 1.", share),
     }
 
 
@@ -592,5 +592,5 @@ def _place(instance: Instance) -> dict[str, Value]:
         "directory": _here("The folder that the runtime works in.", lambda: str(instance.directory)),
         "worktree": _here("The project's folder.", lambda: str(project.worktree)),
         "project": _here("The project's id.", lambda: project.id),
-        "vcs": _here("The version control of the project: git, or nothing.", lambda: project.vcs or None),
+        "vcs": _here("The project's version control: git, or None.", lambda: project.vcs or None),
     }

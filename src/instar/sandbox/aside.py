@@ -18,7 +18,14 @@ from typing import Final
 import msgspec
 
 from instar.sandbox.guarded_places import FileState
-from instar.wire.document import DocumentError, atomic_write, locked, opened_folder, read_jsonc
+from instar.wire.document import (
+    DocumentError,
+    atomic_write,
+    locked,
+    opened_folder,
+    private_folder,
+    read_jsonc,
+)
 
 _INDEX: Final = "aside.json"
 _KEPT: Final = "kept.json"
@@ -50,7 +57,7 @@ class PutAside:
         name = base = time.strftime("%Y-%m-%dT%H-%M-%S")
         for number in range(2, 10_000):
             with contextlib.suppress(FileExistsError):
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                private_folder(self._folder)
                 (self._folder / name).mkdir(mode=0o700)
                 break
             name = f"{base}-{number}"
@@ -59,7 +66,7 @@ class PutAside:
     def place(self, name: str, path: str) -> Path:
         """Return where a file of this path is kept in the folder `name`, with the folders above it made."""
         kept = self._folder / name / path.lstrip("/")
-        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(kept.parent)
         return kept
 
     def note(self, name: str, files: Sequence[AsideFile]) -> None:
@@ -86,7 +93,7 @@ class PutAside:
 
     def keep(self, repository: str, digests: Iterable[str]) -> None:
         """Remember that a person agreed to this in the repository."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._folder)
         with locked(self._folder):
             kept = self._kept()
             kept[repository] = sorted({*kept.get(repository, ()), *digests})

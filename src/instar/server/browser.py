@@ -27,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from instar.server.errors import refusal, reply
 from instar.wire import Wire
+from instar.wire.document import private_folder
 
 KEY: Final = "x-instar-key"
 LIFE: Final = 7 * 24 * 3600.0
@@ -293,7 +294,7 @@ def _file(path: str, headers: Headers) -> Response:
 
 def issue(folder: Path) -> str:
     """Return a ticket that logs a browser in once, at any server that has this folder."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     for old in folder.iterdir():
         if time.time() - old.stat().st_mtime > TICKET_LIFE:
             old.unlink(missing_ok=True)
@@ -341,7 +342,7 @@ class RunningServer(Wire):
 @contextmanager
 def recorded(folder: Path, url: str, directory: str) -> Iterator[None]:
     """Let ``instar open`` find this process's server in `folder` while this lasts."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     path = folder / f"{os.getpid()}.json"
     found = RunningServer(url=url, directory=directory, pid=os.getpid(), began=began(os.getpid()))
     path.write_bytes(msgspec.json.encode(found))

@@ -150,21 +150,21 @@ class ShieldConfig(msgspec.Struct, frozen=True):
     level: Annotated[
         Literal["auto", "bubblewrap", "landlock", "none"],
         Meta(
-            description="How far children are confined at most; `auto`: as far as this machine can.",
+            description="The highest level of confinement for children; `auto`: the highest that this machine has.",
             extra={"tighter": ["none", "landlock", "bubblewrap", "auto"]},
         ),
     ] = "auto"
     env: Annotated[
         list[str],
         Meta(
-            description="Variables that children get although they look like secrets.",
+            description="Variables that children get even if they look like secrets.",
             extra={"tighter": "fewer"},
         ),
     ] = []
     startup_files: Annotated[
         list[str],
         Meta(
-            description="Start-up files that stay as a child leaves them, unasked: paths, also with `*` and `~/`.",
+            description="Start-up files that children may change without your being asked: paths, with `*` and `~/`.",
             extra={"tighter": "fewer"},
         ),
     ] = []
@@ -189,8 +189,8 @@ class StorageConfig(msgspec.Struct, frozen=True):
     durability: Annotated[
         Literal["process", "power"],
         Meta(
-            description="What all that was told survives: the death of the `process`, or a loss of `power` too, "
-            "at the price of one wait for the disk a commit.",
+            description="What saved data survives: the end of the `process`, or also a loss of `power`, "
+            "which costs one wait for the disk for each commit.",
             extra={"tighter": ["process", "power"]},
         ),
     ] = "process"
@@ -207,14 +207,14 @@ class McpServerConfig(msgspec.Struct, frozen=True):
     answers: Annotated[
         bool,
         Meta(
-            description="Whether they may answer what a call asks permission for, once each.",
+            description="Whether other agents may answer permission requests, once each.",
             extra={"tighter": [True, False]},
         ),
     ] = False
     tools: Annotated[
         bool,
         Meta(
-            description="Whether they are offered the tools of the evolve workspace's scripts too.",
+            description="Whether other agents also get the tools of the evolve workspace's scripts.",
             extra={"tighter": [True, False]},
         ),
     ] = False

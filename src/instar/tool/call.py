@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar.wire import Plain, ids
+from instar.wire.document import private_folder
 
 MAX_ERRORS: Final = 8
 """How many mistakes one answer names."""
@@ -179,7 +180,7 @@ def _amount(text: str) -> str:
 
 
 def _save(text: str, folder: Path, call_id: str) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     # A call's id comes from the provider: only its plain characters may stand in a file's name.
     plain = re.sub(r"[^A-Za-z0-9_-]", "", call_id)[:40]
     path = folder / f"{ids.new('tool')}{'-' if plain else ''}{plain}"

@@ -194,8 +194,20 @@ async def locked_within(folder: Path, seconds: float, late: Exception) -> AsyncI
         os.close(lock)
 
 
+def private_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, each for its owner alone. Raises `OSError`.
+
+    `Path.mkdir` gives its mode to the last one only.
+    """
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def _lockable(folder: Path) -> int:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 

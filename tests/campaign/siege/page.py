@@ -197,7 +197,7 @@ def _of_passwords() -> dict[str, Asks]:
         key, _, value = header.partition(": ")
         found[f"a header: {key}"] = Asks("GET /session", {"Authorization": None, key: value})
     for path in (
-        "/",
+        "/api/session",
         "/doc",
         "/event",
         "/global/event",

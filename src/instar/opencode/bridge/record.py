@@ -9,7 +9,7 @@ import msgspec
 
 from instar import __version__
 from instar.server.browser import began
-from instar.wire.document import atomic_write
+from instar.wire.document import atomic_write, private_folder
 
 
 class BridgeRecord(msgspec.Struct):
@@ -38,7 +38,7 @@ def place(data: Path, directory: Path) -> Path:
 
 def write(path: Path, record: BridgeRecord) -> None:
     """Keep a record."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(path.parent)
     atomic_write(path, msgspec.json.encode(record))
 
 

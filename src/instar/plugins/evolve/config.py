@@ -26,7 +26,7 @@ class EvolveConfig(msgspec.Struct, frozen=True):
     sandbox: Annotated[
         Literal["auto", "require"],
         Meta(
-            description="`require`: without a sandbox no change is validated, so none goes live.",
+            description="`require`: on a machine without a sandbox no change goes live.",
             extra={"tighter": ["auto", "require"]},
         ),
     ] = "auto"
@@ -40,40 +40,40 @@ class EvolveConfig(msgspec.Struct, frozen=True):
     own_scripts: Annotated[
         Literal["free", "shield"],
         Meta(
-            description="How hook scripts run that you wrote: behind the shield, or as you.",
+            description="How your own hook scripts run: `shield`: behind the shield; `free`: as you.",
             extra={"tighter": ["free", "shield"]},
         ),
     ] = "shield"
     loads: Annotated[
         list[str],
         Meta(
-            description="Entries of the workspace that tests may load although no commit of yours holds them.",
+            description="Files and folders of the workspace that tests may load without a commit of yours.",
             extra={"tighter": "fewer"},
         ),
     ] = []
     env: Annotated[
         Variables,
         Meta(
-            description="Variables that hook scripts get although they look like secrets.",
+            description="Variables that hook scripts get even if they look like secrets.",
             extra={"tighter": "fewer"},
         ),
     ] = []
     replay: Annotated[
         Literal["report", "strict"],
         Meta(
-            description="`strict`: a change that answers a past input otherwise is refused; `report`: it is told.",
+            description="What follows if a change answers a past input differently: `report` it, or (`strict`) refuse.",
             extra={"tighter": ["report", "strict"]},
         ),
     ] = "report"
     replay_seconds: Annotated[
-        int, Meta(ge=1, le=600, description="Seconds that the replay of one change may take in all.")
+        int, Meta(ge=1, le=600, description="Seconds that the replay of one change may take.")
     ] = 10
     replay_records: Annotated[
-        int, Meta(ge=0, le=10_000, description="Past inputs that are kept for each hook; 0: none.")
+        int, Meta(ge=0, le=10_000, description="Past inputs kept for each hook; 0: none.")
     ] = 50
     score_runs: Annotated[
         int,
-        Meta(ge=1, le=4096, description="Pairs of scores that an eval may take where chance plays a part."),
+        Meta(ge=1, le=4096, description="Pairs of scores that an eval with random results may take."),
     ] = 512
     score_seconds: Annotated[
         int, Meta(ge=1, le=86_400, description="Seconds that all evals of one change may take.")
@@ -85,7 +85,7 @@ class EvolveConfig(msgspec.Struct, frozen=True):
         int,
         Meta(
             ge=0,
-            description="New failures on probation after which one more takes the change back.",
+            description="New failures allowed on probation; one more rolls the change back.",
             extra={"tighter": "less"},
         ),
     ] = 3
@@ -93,25 +93,25 @@ class EvolveConfig(msgspec.Struct, frozen=True):
         int,
         Meta(
             ge=0,
-            description="Calls for which a change is on probation; 0: it is not.",
+            description="Calls that probation of a change lasts; 0: no probation.",
             extra={"tighter": "more"},
         ),
     ] = 50
     create: Annotated[
         Literal["deny", "allow"],
         Meta(
-            description="Whether the agent may add hook scripts and prompts that were not there.",
+            description="Whether the agent may add new hook scripts and prompts.",
             extra={"tighter": ["allow", "deny"]},
         ),
     ] = "deny"
     frozen: Annotated[
         bool,
-        Meta(description="Whether nothing is changed at all.", extra={"tighter": [False, True]}),
+        Meta(description="Whether evolve refuses every change.", extra={"tighter": [False, True]}),
     ] = False
     pins: Annotated[
         list[str],
         Meta(
-            description="Files of the workspace that the agent may not touch.",
+            description="Files of the workspace that the agent may not change.",
             extra={"tighter": "added"},
         ),
     ] = []
@@ -120,7 +120,7 @@ class EvolveConfig(msgspec.Struct, frozen=True):
         Meta(
             ge=0,
             le=365,
-            description="Days without use after which what the agent made is proposed for removal; 0: never.",
+            description="Days without use after which evolve proposes to remove what the agent made; 0: never.",
         ),
     ] = 30
     half_life_days: Annotated[
@@ -128,12 +128,12 @@ class EvolveConfig(msgspec.Struct, frozen=True):
         Meta(
             ge=0,
             le=365,
-            description="Days after which what a change was accepted for counts half; 0: it never fades.",
+            description="Days after which the evidence for a change counts half; 0: it always counts in full.",
         ),
     ] = 30
     remote: Annotated[
         str,
-        Meta(description="The bare git repository that workers share the workspace by: a path or a URL."),
+        Meta(description="The bare git repository by which workers share the workspace: a path or a URL."),
     ] = ""
 
 

@@ -30,7 +30,7 @@ class Profiles:
         """Return what others may do with them."""
         names = Value(doc="The names of the profiles.", read=lambda session: self.names(), scope="instance")
         load = Method(
-            doc="Returns a profile as it was accepted.",
+            doc="Returns the accepted version of a profile.",
             parameters={"type": "object", "properties": {"name": _NAMED}, "required": ["name"]},
             run=lambda session, args: self.load(args["name"]),
         )
@@ -46,7 +46,7 @@ class Profiles:
             writes=True,
             timeout=600.0,
         )
-        doc = "What a run may be started with: instar run --profile NAME."
+        doc = "Profiles for a run: instar run --profile NAME."
         return View("evolve.profiles", doc, {"names": names, "load": load, "keep": keep})
 
     def names(self) -> list[str]:

@@ -22,18 +22,16 @@ def workspace(
             "active": _value("Whether it is in use here.", lambda: True),
             "workspace": _value("Its folder.", lambda: str(engine.real.root)),
             "safe": _value(
-                "Whether this run goes by the last version a person stood behind.",
+                "Whether this run is a safe start, with none of the agent's changes.",
                 lambda: engine.safe is not None,
             ),
-            "epoch": _value(
-                "The number of the version that is in force.", lambda: engine.storage.ledger.epoch
-            ),
+            "epoch": _value("The number of the accepted version.", lambda: engine.storage.ledger.epoch),
             "scripts": _value(
                 "Its hook scripts.", lambda: [one.file for one in engine.scripts.registrations]
             ),
-            "tools": _value("The tools that it gives.", lambda: list(tools)),
-            "untold": _value("Notices that nobody was told of yet.", untold),
-            "problems": _value("What is wrong now, a sentence each.", problems),
+            "tools": _value("The tools of its scripts and its own.", lambda: list(tools)),
+            "untold": _value("Notices that were not shown yet.", untold),
+            "problems": _value("What is wrong now, one sentence for each problem.", problems),
         },
     )
 
@@ -56,11 +54,11 @@ def heartbeat(engine: EvolveEngine) -> View:
             ),
             "last": _value("When the last beat began (ms).", lambda: book.state.last),
             "paused": _value(
-                "Why it is paused; empty when it is not.",
+                "Why it is paused; empty if it is not.",
                 lambda: book.state.paused.why if book.state.paused else "",
             ),
             "results": _value(
-                "What became of the last beats, oldest first.",
+                "The results of the last beats, oldest first.",
                 lambda: [{name: getattr(one, name) for name in _ENTRY} for one in book.entries(LAST)],
             ),
         },

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import event, wire
+from instar.plugin import document, event, wire
 
 _UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters, and characters that change how a text is displayed."""
@@ -81,7 +81,7 @@ class RunRecords:
 
     def _path(self, session_id: str) -> Path:
         if not self._ready:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            document.private_folder(self._folder)
             files = sorted(self._folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
             for old in files[:-MOST]:
                 old.unlink(missing_ok=True)

@@ -393,5 +393,5 @@ def _view(armed: ActiveRules) -> View:
 
     doc = "The rules of hooks that are in force, and what is wrong with their files."
     rules = texts("The rules in force, each with the event that it is for.", lambda: armed.labels)
-    problems = texts("What is wrong with files of rules, a sentence each.", lambda: list(armed.problems))
+    problems = texts("One sentence for each problem in files of rules.", lambda: list(armed.problems))
     return View("hooks", doc, {"rules": rules, "problems": problems})

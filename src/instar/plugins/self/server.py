@@ -186,10 +186,10 @@ class Self:
 
     def _view(self) -> View:
         told: dict[str, tuple[str, Callable[[SelfSession], Any]]] = {
-            "reads": ("How often the session looked.", lambda one: one.reads),
+            "reads": ("How often the session inspected something.", lambda one: one.reads),
             "calls": ("How often it called a method.", lambda one: one.calls),
-            "changes": ("How many changes were made in it.", lambda one: one.changes),
-            "unregistered": ("The tools that it took away from itself.", lambda one: list(one.unregistered)),
+            "changes": ("The number of changes in it.", lambda one: one.changes),
+            "unregistered": ("The tools that it unregistered.", lambda one: list(one.unregistered)),
             "changed": ("The paths that it set.", lambda one: list(one.changed)),
             "snapshots": ("The names of its snapshots.", lambda one: list(one.snapshots)),
         }

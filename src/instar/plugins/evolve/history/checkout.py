@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import process, sandbox
+from instar.plugin import document, process, sandbox
 from instar.plugins.evolve.history.repository import FAILED, ListedFile, WorkspaceRepository
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{4,64}")
@@ -83,7 +83,7 @@ class ReplayCheckouts:
         return folder
 
     def _make(self, place: Path, files: Sequence[ListedFile], contents: Mapping[str, bytes]) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        document.private_folder(self._folder)
         beside = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder))
         try:
             _write(beside / _NAME, files, contents)

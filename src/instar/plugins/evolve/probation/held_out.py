@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import process
+from instar.plugin import document, process
 from instar.plugins.evolve.candidate import Candidates
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import score
@@ -80,7 +80,7 @@ class HeldOutEvals:
         """
         if not visible(program.name) or not program.is_file() or not program.stat().st_mode & stat.S_IXUSR:
             raise BadHeldOut(f"{program} is no executable file: chmod +x it")
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        document.private_folder(self._folder)
         shutil.copyfile(program, self._folder / program.name)
         return program.name
 
