@@ -482,12 +482,9 @@ class EventStream(OpenStream):
             return
         kept = self._feed.since(last)
         self.headers["Instar-Resumed"] = "stored" if kept is None else "all"
-        if kept is None:
-            self._position = last if _ID.fullmatch(last) else self._position
-            self._missed = None
-        else:
+        if kept is not None or _ID.fullmatch(last):
             self._position = last
-            self._missed = [event for event in kept if self._following.wants(event)]
+        self._missed = None if kept is None else [event for event in kept if self._following.wants(event)]
 
     async def tell(self, reader: Reader, send: Send) -> None:
         """Send what the client missed and then what comes."""
