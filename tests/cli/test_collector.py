@@ -36,3 +36,19 @@ def test_a_start_is_not_searched_for_garbage_and_what_it_made_is_left_alone_afte
     assert (seen["code"], seen["full"]) == (0, 0)
     assert seen["after"] == [max(seen["before"][0], 5000), *seen["before"][1:]]
     assert seen["frozen"] > 10_000
+
+
+HELPED = """
+import atexit, gc, sys
+
+atexit.register(lambda: print(len(gc.get_objects()), file=sys.stderr))
+from instar.cli import main
+main(["--help"])
+"""
+
+
+def test_the_end_of_a_command_is_not_searched_for_garbage(clean_environment: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HELPED], env=clean_environment, capture_output=True, text=True, check=True
+    )
+    assert int(done.stderr) < 1000

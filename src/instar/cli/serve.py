@@ -198,15 +198,14 @@ async def serve_at(
     with ExitStack() as stack:
 
         def announce(url: str) -> None:
-            collector.started()
+            collector.started(serving=True)
             if address.listener is not None:
                 follow_parent()
-                tell(url)
-                return
-            for line in _notices(password, is_exposed=is_exposed):
-                note(line)
-            if address.path is None:
-                stack.enter_context(recorded(context.paths.servers, url, str(folder)))
+            else:
+                for line in _notices(password, is_exposed=is_exposed):
+                    note(line)
+                if address.path is None:
+                    stack.enter_context(recorded(context.paths.servers, url, str(folder)))
             tell(url)
 
         try:
