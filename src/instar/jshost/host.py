@@ -30,7 +30,7 @@ from instar.plugin.custom import check_name
 from instar.plugin.door import LIMITS, Late, in_time, unsound
 from instar.plugin.locate import LoadError, PluginLocation
 from instar.plugin.shell import LogLines
-from instar.process import Output, ProcessError, Processes
+from instar.process import Output, ProcessError
 from instar.settings.paths import Paths
 from instar.settings.steered import accepted_environment
 from instar.wire import Plain, document
@@ -80,12 +80,11 @@ def demand_new(engine: JavaScriptEngine, version: str) -> None:
         )
 
 
-async def version_of(
-    engine: JavaScriptEngine, environment: Mapping[str, str], processes: Processes, directory: Path
-) -> str:
+async def version_of(engine: JavaScriptEngine, given: PluginInput) -> str:
     """Return the version that a program prints, "" when it prints none. Asked when it did not come up."""
+    asked = [engine.path, "--version"]
     try:
-        said = await processes.run([engine.path, "--version"], cwd=directory, env=environment, timeout=10)
+        said = await given.children.run(asked, cwd=given.directory, env=given.environment, timeout=10)
     except ProcessError:
         return ""
     return said.stdout.decode("utf-8", "replace").strip()
@@ -445,12 +444,17 @@ class JavaScript:
 
     async def _started(self, engine: JavaScriptEngine) -> HostProcess:
         given = self._given
-        greeting = await self._greeting()
+        greeting = {
+            "directory": str(given.directory),
+            "worktree": str(given.worktree),
+            "project": await self._project(),
+            **self._server(),
+        }
         try:
             child = await HostProcess.start(engine, given, self._answer, greeting)
         except JavaScriptError:
             # Asked only now: starting it for its version would double the time of each start.
-            demand_new(engine, await version_of(engine, given.environment, given.children, given.directory))
+            demand_new(engine, await version_of(engine, given))
             raise
         try:
             demand_new(engine, child.about["version"])
@@ -468,15 +472,6 @@ class JavaScript:
                 "the log says why"
             )
         self._deaths.append(now)
-
-    async def _greeting(self) -> Plain:
-        given = self._given
-        return {
-            "directory": str(given.directory),
-            "worktree": str(given.worktree),
-            "project": await self._project(),
-            **self._server(),
-        }
 
     async def _project(self) -> Plain:
         """Return the project as the HTTP interface has it."""

@@ -235,6 +235,11 @@ def _marks(history: Sequence[WithParts]) -> dict[str, int]:
     return found
 
 
+def newest_user(history: Sequence[WithParts]) -> User | None:
+    """Return the newest message to the model; None where there is none."""
+    return next((one.info for one in reversed(history) if isinstance(one.info, User)), None)
+
+
 def mark_of(message: WithParts) -> CompactionPart | None:
     """Return the part by which a message asks for a summary."""
     if isinstance(message.info, User):

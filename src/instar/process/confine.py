@@ -39,7 +39,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     That module imports the standard library alone, and raises when the policy could not be applied whole. Its
     ``become(argv, env)`` becomes a program, or returns why not (`instar.process.launcher`). ``prepare(data)`` makes
-    ready what `apply` needs, and ``rehearse()`` does what they do and changes nothing. No data: a fork need do nothing.
+    ready what `apply` needs. No data: a fork need do nothing.
     """
 
     data: bytes

@@ -136,7 +136,6 @@ class Launcher:
         """Become a call's anchor; its program waits for the call, takes it and runs."""
         try:
             anchor = self.hold(door)
-            self.rehearse()
             data, given = _received(door)
             if not data:
                 os._exit(0)
@@ -151,16 +150,6 @@ class Launcher:
         except BaseException:
             os._exit(126)
         self.become(request, prepared)
-
-    def rehearse(self) -> None:
-        """Do what a call does, so that this fork has its own of most pages that it writes to before the call comes."""
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        ours.send(marshal.dumps({"id": 0, "argv": [""], "env": [("", "")]}, 2))
-        marshal.loads(_received(theirs)[0])  # noqa: S302 - from here
-        ours.close()
-        theirs.close()
-        for module in _LOADED.values():
-            module.rehearse()
 
     def hold(self, door: _socket.socket) -> int:
         """Fork once more, and return in the new process, with what tells this one the call's id.

@@ -57,12 +57,6 @@ WARM = (
 )  # fmt: skip
 
 _KEPT = 64  # compiled scripts
-_REHEARSED = compile(
-    "import json, os\ndef f(given): return json.loads(json.dumps(given))\nf({'a': [1, 'b', os.path.realpath('/')]})\n"
-    "print(end='')",
-    "<rehearsed>",
-    "exec",
-)
 _MESSAGE = 1 << 18  # bytes
 _FAILED_FLUSH = 120
 
@@ -112,14 +106,6 @@ class Zygote(launcher.Launcher):
             self.compiled.clear()
         self.compiled[path] = source, code
         return code
-
-    def rehearse(self) -> None:
-        """Run an empty script, too: the fork has then copied most of the pages that a call writes to."""
-        super().rehearse()
-        os.environ.update(REHEARSED="")
-        del os.environ["REHEARSED"]
-        _run(_REHEARSED, __file__)
-        gc.collect()
 
     def become(self, request: Any, prepared: types.CodeType) -> NoReturn:
         """Run the script as ``__main__``, and end as the interpreter would."""

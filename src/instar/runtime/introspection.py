@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from instar.definitions.agent import Agent, UnknownAgent
 from instar.limits.budget import Ceiling, tighter
-from instar.message import Assistant, CompactionPart, User, WithParts
+from instar.message import Assistant, CompactionPart, User, WithParts, newest_user
 from instar.plugin import Branch, Method, Registry, Tool, Value, View, wire
 from instar.provider.protocol import Model
 from instar.provider.resolve import NoModel, UnknownModel
@@ -142,13 +142,9 @@ class Inspected:
             raise ValueError("the session is not open here")
         return live
 
-    def asked(self, live: SessionState) -> User | None:
-        """Return the message that is answered now, or was last."""
-        return next((m.info for m in reversed(live.history) if isinstance(m.info, User)), None)
-
     def agent(self, live: SessionState) -> Agent | None:
         """Return the agent that answers; None for one that is gone."""
-        asked = self.asked(live)
+        asked = newest_user(live.history)
         try:
             return self.instance.agents.get(live.session.agent if asked is None else asked.agent)
         except UnknownAgent:
@@ -161,14 +157,14 @@ class Inspected:
 
     def model(self, live: SessionState) -> Model:
         """Return the model that the next step calls. Raises `UnknownModel`, `NoModel`."""
-        asked = self.asked(live)
+        asked = newest_user(live.history)
         if asked is not None:
             return answering(self.instance, live, asked)
         return self.instance.models.find(live.overrides.model or self.named(live))
 
     def named(self, live: SessionState) -> str:
         """Return the model that the session asks for, ``provider/model``. Raises `NoModel`."""
-        asked = self.asked(live)
+        asked = newest_user(live.history)
         if asked is not None:
             return f"{asked.model.provider_id}/{asked.model.model_id}"
         chosen = live.session.model
@@ -176,14 +172,14 @@ class Inspected:
 
     def turn(self, live: SessionState) -> Turn | None:
         """Return the turn that runs, or ran last; None before the first one. Raises as `model`."""
-        asked, agent = self.asked(live), self.agent(live)
+        asked, agent = newest_user(live.history), self.agent(live)
         if asked is None or agent is None:
             return None
         return Turn(live, agent, self.model(live), asked, self.step(live))
 
     def step(self, live: SessionState) -> int:
         """Return how many steps the turn has made, the one that runs included."""
-        asked = self.asked(live)
+        asked = newest_user(live.history)
         if asked is None:
             return 0
         answers = (m.info for m in live.history if isinstance(m.info, Assistant))
@@ -264,7 +260,7 @@ def _set_iterations(seen: Inspected, live: SessionState, most: int) -> None:
     if seen.instance.config.limits.get("steps") is not None and most > limits.steps:
         raise ValueError(f"limits.steps allows {limits.steps}, and it guards")
     # A sub-agent takes over what its caller set before it is asked anything: its own steps hold all the same.
-    if steps is not None and most > steps and seen.asked(live) is not None:
+    if steps is not None and most > steps and newest_user(live.history) is not None:
         raise ValueError(f"the agent's own steps allow {steps}")
     live.overrides.iterations = None if most == _least(limits.steps, steps) else most
 
@@ -280,7 +276,7 @@ def _set_window(
     seen: Inspected, live: SessionState, tokens: int, default: Callable[[SessionState], int]
 ) -> None:
     """Set the window for summaries. Raises `ValueError` if the model's is smaller."""
-    if seen.asked(live) is None:
+    if newest_user(live.history) is None:
         live.overrides.window = tokens
         return
     own = _known_window(seen, live)
@@ -303,7 +299,7 @@ def _set_model(seen: Inspected, live: SessionState, name: str) -> None:
         )
     if provider_id not in {model.provider_id for model in instance.models.list()}:
         raise ValueError(f"{provider_id} cannot be called here: it has no key")
-    if seen.asked(live) is None:
+    if newest_user(live.history) is None:
         live.overrides.set_model(found, None)
         return
     named = seen.named(live)

@@ -268,14 +268,6 @@ def become(argv: list[str], env: dict[str, str]) -> tuple[int, int, int, bytes]:
     return (number, *_seen(argv[0]))
 
 
-def rehearse() -> None:
-    """Do what `apply` and `become` do and change nothing (`instar.process.launcher`)."""
-    _LIBC.prctl(_IS_DUMPABLE, 0, 0, 0, 0)
-    # As Python has left it.
-    _SIGNAL(ctypes.c_int(13), ctypes.c_void_p(1))
-    _found("", {"PATH": "/"})
-
-
 def _found(name: str, env: dict[str, str]) -> list[str]:
     """The files that `name` may mean. `os.execvpe` would encode the environment anew for each folder of PATH."""
     if "/" in name:

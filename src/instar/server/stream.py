@@ -482,9 +482,9 @@ class EventStream(OpenStream):
             return
         kept = self._feed.since(last)
         self.headers["Instar-Resumed"] = "stored" if kept is None else "all"
-        self._missed = None if kept is None else [event for event in kept if self._following.wants(event)]
         if kept is not None or _ID.fullmatch(last):
             self._position = last
+        self._missed = None if kept is None else [event for event in kept if self._following.wants(event)]
 
     async def tell(self, reader: Reader, send: Send) -> None:
         """Send what the client missed and then what comes."""

@@ -34,6 +34,7 @@ from instar.message import (
     ToolPart,
     User,
     WithParts,
+    newest_user,
     renew,
 )
 from instar.plugin import NotFound, Reverted
@@ -75,10 +76,10 @@ def find(history: Sequence[WithParts], message_id: str, part_id: str | None = No
 
 def last_prompt(history: Sequence[WithParts]) -> str:
     """Return the id of the last message of a person. Raises `NotFound` where there is none."""
-    found = next((m.info.id for m in reversed(history) if isinstance(m.info, User)), None)
+    found = newest_user(history)
     if found is None:
         raise NotFound("the session has no message to go back to")
-    return found
+    return found.id
 
 
 def split(history: Sequence[WithParts], point: Point) -> tuple[list[WithParts], list[WithParts]]:

@@ -22,7 +22,7 @@ import msgspec
 from instar.api.session import NotFound
 from instar.event import Idle, SessionStatus
 from instar.limits.budget import CallLimits, Ceiling, tighter
-from instar.message import Message, Origin, Session, User, WithParts
+from instar.message import Message, Origin, Session, WithParts, newest_user
 from instar.store import Lease, PutOrigin
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class SessionState:
     @property
     def origin(self) -> Origin:
         """Return the origin of the message that is answered now, or was last; a person's in an empty session."""
-        last = next((m.info for m in reversed(self.history) if isinstance(m.info, User)), None)
+        last = newest_user(self.history)
         return Origin() if last is None else self.origin_of(last.id)
 
     def attribute(self, message_id: str, origin: Origin) -> list[PutOrigin]:

@@ -169,6 +169,8 @@ class AcceptedContent:
         data = b"%s %d\0" % (kind, len(body)) + body
         name = hashlib.sha1(data, usedforsecurity=False).hexdigest()
         if self.content(name) is None:
+            # A link in its place would lead what is kept elsewhere, or nowhere.
+            make_folder(self.place)
             replace(self._path(name), zlib.compress(data, 1), durable=durable)
         return name
 

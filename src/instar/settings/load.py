@@ -201,13 +201,9 @@ def read_settings(
     folders = [(home, None) for home in paths.config_homes] + project_folders(chain)
     files = list({file.path: file for file in _plugin_files(folders, views, trust)}.values())
     dropped += [f"{file.path} was left out: {_NO_CODE}" for file in files if not file.trusted]
-    listed: list[tuple[str, Plain]] = [
-        (entry, {}) if isinstance(entry, str) else (entry[0], entry[1]) for entry in config.plugin
-    ]
-    plugins = [_listed(target, options, codes.get(target)) for target, options in listed]
     plugins = [
         one
-        for one in plugins
+        for one in (_listed(entry, codes) for entry in config.plugin)
         if one.code is None or one.code.exists() or one.required or not Path(one.target).exists()
     ]
     plugins += [
@@ -229,9 +225,10 @@ def read_settings(
     )
 
 
-def _listed(target: str, options: Plain, code: Path | None) -> PluginEntry:
+def _listed(entry: str | tuple[str, Plain], codes: Mapping[str, Path]) -> PluginEntry:
+    target, options = (entry, {}) if isinstance(entry, str) else entry
     own = {name: value for name, value in options.items() if name != "required"}
-    return PluginEntry(target, own, code, required=bool(options.get("required")))
+    return PluginEntry(target, own, codes.get(target), required=bool(options.get("required")))
 
 
 def _codes(

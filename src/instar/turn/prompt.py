@@ -33,6 +33,7 @@ from instar.message import (
     User,
     WithParts,
     decode_part,
+    newest_user,
     part_to_plain,
 )
 from instar.plugin import Invalid, PromptBody, Refused, points
@@ -190,7 +191,8 @@ def _last_model(live: SessionState) -> ModelRef | None:
     if chosen is not None and not live.history:
         variant = None if chosen.variant == DEFAULT_VARIANT else chosen.variant
         return ModelRef(provider_id=chosen.provider_id, model_id=chosen.id, variant=variant)
-    return next((m.info.model for m in reversed(live.history) if isinstance(m.info, User)), None)
+    asked = newest_user(live.history)
+    return None if asked is None else asked.model
 
 
 def _parts(instance: Instance, user: User, given: wire.Plain) -> list[Part]:
@@ -345,9 +347,8 @@ def _follow_up_body(live: SessionState, waiting: FollowUp) -> PromptBody:
     Raises `msgspec.ValidationError`.
     """
     body = msgspec.convert(waiting.prompt, PromptBody)
-    if body.tools is None and waiting.source != PERSON:
-        asked = (one.info for one in reversed(live.history) if isinstance(one.info, User))
-        body.tools = next((info.tools for info in asked), None)
+    if body.tools is None and waiting.source != PERSON and (asked := newest_user(live.history)) is not None:
+        body.tools = asked.tools
     return body
 
 

@@ -25,6 +25,7 @@ from instar.message import (
     WithParts,
     decode_part,
     mark_of,
+    newest_user,
     part_to_plain,
     text_of,
     visible,
@@ -100,7 +101,7 @@ def plan(history: list[WithParts], asked: WithParts) -> SummaryPlan:
     sent = visible(before)
     talk = conversation(sent)
     prior = sent[1] if len(talk) < len(sent) else None
-    last = next((m.info for m in reversed(talk) if isinstance(m.info, User)), None)
+    last = newest_user(talk)
     open_ = waiting(before, last) if last is not None and mark.auto else []
     kept = next((i for i, m in enumerate(talk) if m.info.id == mark.tail_start_id), len(talk))
     rest = talk[: next((i for i, m in enumerate(talk) if m in open_), len(talk))]

@@ -145,8 +145,7 @@ class PostedMessages:
         return body
 
     async def _asked(self, session_id: str, limit: int | None) -> message.User | None:
-        history = await self._client.session.messages(session_id, limit)
-        return next((one.info for one in reversed(history) if isinstance(one.info, message.User)), None)
+        return message.newest_user(await self._client.session.messages(session_id, limit))
 
 
 class NotificationPoster:

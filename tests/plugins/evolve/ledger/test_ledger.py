@@ -205,6 +205,16 @@ async def test_a_file_in_the_place_of_the_ledger_is_set_aside(kept):
     assert ledger.check() == []
 
 
+async def test_a_ledger_that_is_a_link_is_put_aside_and_made_again(kept, tmp_path):
+    await kept.start()
+    kept.git.rename(tmp_path / "elsewhere")
+    kept.git.symlink_to(tmp_path / "nowhere")
+    _, _, (said,) = await kept.start()
+    assert "was lost" in said
+    assert (kept.git.is_symlink(), (kept.git / "HEAD").is_file()) == (False, True)
+    assert kept.git.with_name("accepted.git.broken-1").is_symlink()
+
+
 async def test_a_lost_ledger_is_made_again_from_gits_head_not_from_what_stands(kept):
     _, installer, _ = await kept.start()
     await installer.install({"prompts/chat.md": TrialFile(b"be better")}, "new")
