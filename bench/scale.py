@@ -18,12 +18,13 @@ from typing import NamedTuple
 from bench.figure import Figure, Show, play
 
 COMMITS = 12
-"""Commits of a turn: so the simulation bears what four workers did (`docs/concepts/scaling.md`)."""
-WORK = 7.2e-3 / COMMITS
-"""Seconds of a worker's core before each: a turn's processor time, divided."""
+"""Commits of a turn."""
+WORK = 8.8e-3 / COMMITS
+"""Seconds of a worker's core before each: a turn's processor time by `bench.workers`, divided."""
 TRANSACTION = 0.2e-3
-COMMIT = 0.4e-3
-"""Seconds for which the lock is held: for a transaction, and for each commit in it; `bench.writers` has the sum."""
+COMMIT = 0.16e-3
+"""Seconds for which the lock is held: for a transaction, and for each commit in it. `bench.writers` has the sum of one
+transaction and sixteen commits, 2.8 ms; the division is a guess."""
 WAKE = 0.1e-3
 """Seconds of a worker's core for each transaction of another one: to be woken and to read. A guess."""
 SHARE = 0.9
