@@ -26,6 +26,11 @@ _CLUSTER = [
 collect_ignore = [] if any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else _CLUSTER
 
 
+# A git hook and `git bisect run` set these: a test's own git would work in that repository.
+for _name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"):
+    os.environ.pop(_name, None)
+
+
 def pytest_configure() -> None:
     """Draw fewer examples than the hundred of hypothesis, unless a test says how many it needs.
 
