@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from tests.plugins.evolve.crash import NEW, OPERATIONS, Killed, fail, play
+from tests.waiting import until
 
 from instar.plugins.evolve.history.commits import History
-from instar.plugins.evolve.history.repository import WorkspaceRepository
+from instar.plugins.evolve.history.repository import WorkspaceRepository, git_at_work
 from instar.plugins.evolve.ledger import install
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
@@ -260,6 +261,8 @@ async def test_a_lock_that_is_older_than_the_change_stays_while_a_git_is_at_work
     await scene.fail("install", "git before")
     lock = scene.root / ".git" / "index.lock"
     os.utime(lock, (1, 1))
+    # One of ours that ends late on a busy machine would be waited for, and no longer than ten seconds.
+    await until(lambda: True not in git_at_work(scene.root))
     with subprocess.Popen(["git", "cat-file", "--batch"], cwd=scene.root, stdin=subprocess.PIPE) as living:
         ledger, _, said = await scene.open()
         living.stdin.close()
