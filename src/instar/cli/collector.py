@@ -17,7 +17,7 @@ _before: list[tuple[int, int, int]] = []
 
 
 def starting() -> None:
-    """Collect garbage rarely from now on, and not at the end."""
+    """Collect garbage rarely from now on, and not at the end, unless `started` comes."""
     if not _before:
         # Registered before others register theirs, it is called after them.
         atexit.register(gc.freeze)
@@ -25,13 +25,10 @@ def starting() -> None:
         gc.set_threshold(RARELY)
 
 
-def started(*, serving: bool = False) -> None:
-    """Collect seldom, and leave alone what the start made. Does nothing without `starting`.
-
-    `serving`: plugins are loaded later, and the end searches for what they left open, so that files are written.
-    """
-    if serving:
-        atexit.unregister(gc.freeze)
+def started() -> None:
+    """Collect seldom, and leave alone what the start made. Does nothing without `starting`."""
+    # Plugins work from here on: the end searches for what they left open, so that files are written.
+    atexit.unregister(gc.freeze)
     if _before:
         gc.freeze()
         young, *old = _before.pop()

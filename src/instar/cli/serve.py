@@ -198,7 +198,7 @@ async def serve_at(
     with ExitStack() as stack:
 
         def announce(url: str) -> None:
-            collector.started(serving=True)
+            collector.started()
             if address.listener is not None:
                 follow_parent()
             else:

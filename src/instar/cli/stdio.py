@@ -40,7 +40,7 @@ async def clients(context: Context, url: str | None, asked: Asked) -> AsyncItera
         context.directory, context.environment, http=in_process, serve=OwnServer, asked=asked
     )
     mark_own()
-    collector.started(serving=True)
+    collector.started()
     transport = Transport(application(instances))
     try:
         yield lambda folder: AsyncClient("http://instar", transport=transport, directory=folder)
